@@ -1,0 +1,169 @@
+"""The whole contract between the relay and a broker.
+
+A sink gets a batch and says, message by message and in order, what became of it. It never retries,
+never sleeps and never touches PostgreSQL: the relay alone decides what happens next. To write one:
+
+1. subclass `Sink`, with an `Options` model for its own configuration keys;
+2. name the class in the entry-point group ``outbox_relay.sinks``;
+3. run the contract suite over it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Message(NamedTuple):
+    """One row to deliver to one sink, as it was written. Exactly one of `payload`, `body` is set."""
+
+    id: int
+    kind: str
+    key: str | None
+    payload: bytes | None
+    """JSON text, byte for byte as the application wrote it. Splice it; do not parse and dump it."""
+    body: bytes | None
+    """Anything that is not JSON: Avro, Protobuf, …"""
+    headers: Mapping[str, Any]
+    message_id: UUID
+    """The same for every copy that is ever sent: the idempotency key."""
+    attempts: int
+    """How often it has been claimed, this time included."""
+    created_us: int
+    """When it was written, by the database's clock: microseconds since 1970."""
+    prior_tokens: tuple[UUID, ...] = ()
+    """Tokens of earlier claims of this message whose outcome was never learnt."""
+
+    @property
+    def data(self) -> bytes:
+        """The payload or the body, whichever the message has."""
+        return self.payload if self.payload is not None else self.body or b""
+
+
+def never_lost() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The messages of one claim, in id order."""
+
+    token: UUID
+    """The claim's token. The same batch may be sent again under it when an answer was unknown."""
+    messages: Sequence[Message]
+    claimed_us: int
+    """When they were claimed, by the database's clock: microseconds since 1970."""
+    settled: Sequence[UUID] = ()
+    """Earlier tokens of this sender that are settled for good: what was kept about them may go."""
+    lost: Callable[[], bool] = field(default=never_lost, compare=False)
+    """True once the claim may belong to somebody else. A sink that sends in several steps asks before
+    each one, and stops; what it answers for the rest is not used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The broker confirmed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """This message failed and may succeed later. Counts as an attempt."""
+
+    reason: str
+    after: float = 0.0
+    """At least this many seconds from now; the relay's own backoff may be longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """No operator could make the broker take this message. It becomes dead at once."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Its destination is unwell (missing, denied, throttled, full). Not the message's fault: not counted."""
+
+    reason: str
+    destination: str | None = None
+    """The topic, queue or stream that is unwell; None where it is the whole broker."""
+
+
+Outcome = Delivered | Retry | Reject | Hold
+
+DELIVERED = Delivered()
+
+
+class SinkUnavailable(Exception):
+    """The whole broker is gone; nothing in the batch is known to be delivered.
+
+    `unknown` says whether it may have been delivered all the same (a time-out or a reset after the
+    request left). A refused connection is known: nothing was sent.
+    """
+
+    def __init__(self, reason: str, *, unknown: bool) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.unknown = unknown
+
+
+class ClaimRevoked(Exception):
+    """The broker knows a later claim of these messages: this sender is stale and must stop."""
+
+
+class SinkOptions(BaseModel):
+    """A sink's own configuration keys. Unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConfig:
+    """What a sink is made from."""
+
+    name: str
+    options: Any
+    """An instance of the sink's own `Options`."""
+    send_timeout: float = 10.0
+    """Seconds. Every call to the broker must end within it."""
+    ordered: bool = False
+    """True where the relay promises order by key: then a message must not overtake an earlier one of its
+    key that failed."""
+    client: Mapping[str, Any] = field(default_factory=dict)
+    """Options for the broker's client library, handed over as they are."""
+
+
+class Sink(ABC):
+    """One sender, used by one thread. A sink with four workers is four of these."""
+
+    Options: ClassVar[type[SinkOptions]] = SinkOptions
+    fenced: ClassVar[bool] = False
+    """True where the receiver itself refuses a stale sender, so that prior tokens are worth keeping."""
+
+    def __init__(self, config: SinkConfig) -> None:
+        self.config = config
+
+    def open(self) -> None:
+        """Prepare to send. May be called again after `close`.
+
+        Raises:
+            SinkUnavailable: the broker cannot be reached now; the relay tries again later.
+        """
+
+    @abstractmethod
+    def send(self, batch: Batch) -> Sequence[Outcome]:
+        """Send a batch; return one outcome a message, in order.
+
+        Raises:
+            SinkUnavailable: the whole broker is gone.
+            ClaimRevoked: somebody else owns these messages by now.
+        """
+
+    def close(self) -> None:
+        """Release connections. Never raises; may be called twice."""
