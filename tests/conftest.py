@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins: list[str] = []
+pytest_plugins = ["tests.servers.postgres"]
 
 TESTS = Path(__file__).parent
 

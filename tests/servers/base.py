@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 LOCALHOST = "127.0.0.1"
 
@@ -50,6 +51,11 @@ def locked(name: str) -> Iterator[None]:
     with (cache_dir() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def as_user(user: str | None) -> dict[str, Any]:
+    """What `subprocess` needs to run a program as this user, in no other group than its own."""
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
 
 
 def free_port() -> int:
@@ -180,9 +186,7 @@ def run_server(
             env={**os.environ, **(env or {})},
             cwd=cwd,
             start_new_session=True,
-            user=user,
-            group=pwd.getpwnam(user).pw_gid if user else None,
-            extra_groups=[] if user else None,
+            **as_user(user),
         )
     server = Server(name, process, log)
 

