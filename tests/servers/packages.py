@@ -1,10 +1,9 @@
-"""How the tests get a server's program: Debian packages, another Debian suite's, or jars from Maven Central."""
+"""How the tests get a server's program: packages of this machine's Debian, or jars from Maven Central."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -13,7 +12,6 @@ from pathlib import Path
 from tests.servers.base import ServerUnavailable, as_user, cache_dir, locked
 
 DOWNLOAD_TIMEOUT = 900.0
-DEBIAN_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def run_quietly(*argv: str | os.PathLike[str], user: str | None = None, **env: str) -> None:
@@ -110,13 +108,3 @@ def _pom(artifacts: tuple[str, ...]) -> str:
         "<groupId>tests</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
-
-
-def debian_mirror() -> str:
-    """The address of the Debian mirror that this machine uses."""
-    for name in ("sources.list.d/debian.sources", "sources.list"):
-        path = Path("/etc/apt") / name
-        found = re.search(r"https?://\S+/debian/?(?=\s|$)", path.read_text()) if path.exists() else None
-        if found:
-            return found[0]
-    raise ServerUnavailable("another Debian suite", "a Debian machine", "no Debian mirror in /etc/apt")
