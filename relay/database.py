@@ -1,0 +1,168 @@
+"""One connection to PostgreSQL that comes back after every kind of loss.
+
+Duties:
+
+1. connect when needed, and give up a connection that failed;
+2. bound every statement by a deadline of our own, as a server behind a firewall may never answer;
+3. say which failures pass by themselves (`DatabaseUnavailable`) and which need a person (`RelayError`).
+
+It never repeats a statement: whether that is safe only the caller knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8BinaryLoader
+from psycopg.types.string import ByteaBinaryLoader
+
+from relay.errors import DatabaseUnavailable, RelayError
+
+EPOCH_2000_US = 946_684_800_000_000
+"""PostgreSQL's binary timestamps count from 2000; microseconds from 1970 to there."""
+
+# What passes by itself: SQLSTATE classes and codes of a restart, a fail-over, a time-out, a conflict, an overload.
+PASSING_CLASSES = ("08", "40", "53", "57", "58")
+PASSING_CODES = ("25006", "25P03", "55006", "55P03", "26000", "XX000")
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection whose every wait for the server ends."""
+
+    deadline_s: float = 30.0
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().wait(_until(gen, time.monotonic() + self.deadline_s), *args, **kwargs)
+
+
+def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
+    wanted = next(gen)
+    while True:
+        ready = yield wanted
+        if not ready and time.monotonic() > deadline:
+            gen.close()
+            raise psycopg.OperationalError("the server did not answer in time")
+        wanted = gen.send(ready)
+
+
+class Database:
+    """One connection, used by one thread.
+
+    Args:
+        url: connection string.
+        timeout: seconds that connecting or one statement may take.
+        name: shown as ``application_name``.
+        pooled: True where `url` leads through a pooler in transaction mode: no prepared statements, no options.
+    """
+
+    def __init__(self, url: str, *, timeout: float = 30.0, name: str = "outbox-relay", pooled: bool = False) -> None:
+        self._conninfo = _conninfo(url, timeout=timeout, name=name, pooled=pooled)
+        self._timeout = timeout
+        self._pooled = pooled
+        self._conn: _Connection | None = None
+
+    def query(self, sql: LiteralString, params: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement in its own transaction; return its rows, in PostgreSQL's binary format.
+
+        Raises:
+            DatabaseUnavailable: the statement failed or its outcome is unknown, and time may heal it.
+            RelayError: a person has to do something: a missing grant, a missing table.
+        """
+        with self._translated() as conn:
+            cursor = conn.execute(sql, params, binary=True)
+            return cursor.fetchall() if cursor.description else []
+
+    def run(self, sql: LiteralString, params: dict[str, Any] | None = None) -> int:
+        """Run one statement in its own transaction; return how many rows it changed. Raises as `query` does."""
+        with self._translated() as conn:
+            return conn.execute(sql, params).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction around several statements. Raises as `query` does."""
+        with self._translated() as conn, conn.transaction():
+            yield conn
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    @property
+    def connected(self) -> bool:
+        return self._conn is not None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN."""
+        if self._conn is None or self._conn.closed:
+            self._conn = self._connect()
+        return self._conn
+
+    def _connect(self) -> _Connection:
+        conn = _Connection.connect(self._conninfo, autocommit=True)
+        conn.deadline_s = self._timeout
+        if self._pooled:
+            conn.prepare_threshold = None
+        # Payloads stay bytes and times stay integers: nothing is parsed that is only passed on.
+        conn.adapters.register_loader("json", ByteaBinaryLoader)
+        conn.adapters.register_loader("timestamptz", Int8BinaryLoader)
+        return conn
+
+    @contextmanager
+    def _translated(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            yield self.connection()
+        except psycopg.Error as error:
+            if not isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.LockNotAvailable):
+                # Whatever else went wrong, a new connection starts from a known state.
+                self.close()
+            raise translated(error) from error
+
+
+def translated(error: psycopg.Error) -> RelayError:
+    """The error of ours for one of psycopg's."""
+    state = error.sqlstate
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if state is None:
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return DatabaseUnavailable(text) if lost else RelayError(text)
+    if state.startswith(PASSING_CLASSES) or state in PASSING_CODES:
+        return DatabaseUnavailable(f"{text} ({state})")
+    if state == "42501":
+        return RelayError(f"{text} ({state}): grant it to the relay's role, or grant relay_worker to that role")
+    if state in ("3F000", "42P01", "42703", "42883"):
+        return RelayError(f"{text} ({state}): the schema is missing or does not fit; run: relay migrate")
+    return RelayError(f"{text} ({state})")
+
+
+def us_since_1970(binary: int) -> int:
+    """Microseconds since 1970 from what the binary format gives for a timestamptz."""
+    return binary + EPOCH_2000_US
+
+
+def _conninfo(url: str, *, timeout: float, name: str, pooled: bool) -> str:
+    given = conninfo_to_dict(url)
+    ours: dict[str, Any] = {
+        "application_name": name,
+        "connect_timeout": max(2, round(min(timeout, 10))),
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+    if not pooled:
+        # A role may have another default: each statement of ours is written for this one.
+        isolation = r"-c default_transaction_isolation=read\ committed"
+        ours["options"] = f"{given.pop('options', None) or ''} {isolation}".strip()
+    return make_conninfo("", **{**ours, **given})
+
+
+def masked(url: str) -> str:
+    """A connection string that may be shown: without its password."""
+    parts: Sequence[tuple[str, Any]] = sorted(conninfo_to_dict(url).items())
+    return " ".join(f"{key}={'***' if key in ('password', 'sslpassword') else value}" for key, value in parts)
