@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["tests.servers.postgres"]
+pytest_plugins = ["tests.servers.postgres", "tests.servers.redis"]
 
 TESTS = Path(__file__).parent
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tests.servers.postgres import new_cluster, with_database
+from tests.servers.postgres import every_postgres, new_cluster, with_database
 
 
-@pytest.mark.parametrize("postgres", [15, 16, 18], indirect=True)
+@every_postgres
 def test_a_version_can_be_asked_for(postgres: str, request: pytest.FixtureRequest) -> None:
     with psycopg.connect(postgres) as connection:
         asked = request.node.callspec.params["postgres"]

