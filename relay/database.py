@@ -42,13 +42,16 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
-    wanted = next(gen)
-    while True:
-        ready = yield wanted
-        if not ready and time.monotonic() > deadline:
-            gen.close()
-            raise psycopg.OperationalError("the server did not answer in time")
-        wanted = gen.send(ready)
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                gen.close()
+                raise psycopg.OperationalError("the server did not answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as stop:
+        return stop.value
 
 
 class Database:

@@ -1,0 +1,1 @@
+select version from relay.migrations order by version

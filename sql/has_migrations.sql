@@ -1,0 +1,1 @@
+select to_regclass('relay.migrations') is not null

@@ -1,0 +1,1 @@
+select name, shards, max_attempts from relay.sinks

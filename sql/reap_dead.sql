@@ -1,0 +1,15 @@
+-- Messages whose last attempt died with its relay.
+with gone as (
+  delete from relay.outbox o
+   where o.sink = %(sink)s and o.shard = any(%(shards)s) and o.run_at is null
+     and o.id = any(%(ids)s) and o.claim_token = %(token)s
+     and o.attempts >= coalesce(o.max_attempts, (select s.max_attempts from relay.sinks s where s.name = %(sink)s), 20)
+  returning *
+)
+insert into relay.dead (id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
+                        dedupe_key, prior_tokens, error, past_errors, created_at)
+select id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts, dedupe_key,
+       array_append(prior_tokens, claim_token),
+       'its last attempt was not finished: the relay that held it was gone for longer than the lease', past_errors,
+       created_at
+  from gone

@@ -1,0 +1,1 @@
+insert into relay.migrations (version, name) values (%(version)s, %(name)s)

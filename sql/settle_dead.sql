@@ -1,0 +1,12 @@
+-- Give messages up: they leave the queue and wait for a person.
+with gone as (
+  delete from relay.outbox
+   where sink = %(sink)s and shard = any(%(shards)s) and run_at is null
+     and id = any(%(ids)s) and claim_token = %(token)s
+  returning *
+)
+insert into relay.dead (id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
+                        dedupe_key, prior_tokens, error, past_errors, created_at)
+select id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
+       dedupe_key, prior_tokens, (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], past_errors, created_at
+  from gone

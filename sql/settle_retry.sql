@@ -1,0 +1,9 @@
+-- Put failed messages back: exponential backoff with full jitter. The exponent is capped before the power is taken.
+update relay.outbox
+   set claim_token = null,
+       run_at = clock_timestamp() + make_interval(secs =>
+         greatest((%(afters)s::float8[])[array_position(%(ids)s::bigint[], id)],
+                  random() * least(%(max)s::float8, %(base)s::float8 * power(2, least(attempts - 1, 60))))),
+       last_error = (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)]
+ where sink = %(sink)s and shard = any(%(shards)s) and run_at is null
+   and id = any(%(ids)s) and claim_token = %(token)s
