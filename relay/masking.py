@@ -1,0 +1,41 @@
+"""Hides secrets in whatever a person may see. It would rather hide too much than too little."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+MASK: Final = "***"
+
+_SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key|credential|jaas", re.IGNORECASE)
+# Up to the last @ of the line: a password that was not percent-encoded may hold "@", "/" and spaces itself.
+_USERINFO: Final = re.compile(r"(?<=://)([^\s/?#:@]*):.*@")
+_SETTING: Final = r"((?:pass|pwd|secret|token)\w*\s*=\s*)"
+_QUOTED: Final = r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?"""
+_IN_QUERY: Final = re.compile(rf"{_SETTING}(?:{_QUOTED}|[^\s&]+)", re.IGNORECASE)
+_IN_CONNINFO: Final = re.compile(rf"{_SETTING}(?:{_QUOTED}|(?:\\.|\S)+)", re.IGNORECASE)
+
+
+def mask_url(text: str) -> str:
+    """The text without the passwords of its URLs (`redis://:***@host`) and `key=value` connection strings."""
+    if "=" in text:
+        text = (_IN_QUERY if "://" in text else _IN_CONNINFO).sub(rf"\1{MASK}", text)
+    return _USERINFO.sub(rf"\1:{MASK}@", text) if "://" in text else text
+
+
+def secret_name(name: str) -> bool:
+    """Whether a setting or a variable of this name holds a secret: `sasl.password`, `DB_PASS`, `api_key`."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def mask_value(names: Iterable[str], value: Any) -> Any:
+    """A value without its secrets. `names`: what the setting, and the tables that it is in, are called."""
+    names = list(names)
+    if isinstance(value, dict):
+        return {key: mask_value([*names, str(key)], inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [mask_value(names, inner) for inner in value]
+    if any(map(secret_name, names)) and value is not None and not isinstance(value, bool):
+        return MASK
+    return mask_url(value) if isinstance(value, str) else value
