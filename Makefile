@@ -6,6 +6,12 @@ BIN := $(VENV)/bin
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 KILLS ?= 200
 
+# Downloads trust what this machine trusts: uv would bring certificates of its own.
+CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
+ifneq ($(CERTIFICATES),)
+export SSL_CERT_FILE ?= $(CERTIFICATES)
+endif
+
 .PHONY: help venv demo test test-fast check format crash bench clean
 .DEFAULT_GOAL := help
 
