@@ -1,0 +1,57 @@
+"""What several commands need: a connection, a document, a count in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.commands import Globals
+
+if TYPE_CHECKING:
+    from relay.database import Database
+    from relay.settings import Settings
+
+
+def open_database(settings: Settings, *, name: str, timeout: float | None = None) -> Database:
+    """The configured database; it connects when it is first used.
+
+    Args:
+        name: what `pg_stat_activity` shows.
+        timeout: seconds that one statement may take; default: as configured.
+    """
+    # Imported here because psycopg takes longer than `--help` may.
+    from relay.database import Database
+
+    given = settings.database
+    return Database(given.url, timeout=timeout or given.timeout, name=name, pooled=given.listen_url is not None)
+
+
+@contextmanager
+def database_of(options: Globals, name: str) -> Iterator[Database]:
+    """A connection to the configured database, whose schema fits this release, for the length of a command.
+
+    Raises:
+        SchemaMismatch: the schema is missing, older or newer.
+    """
+    from relay.schema import check_version
+
+    database = open_database(options.settings(), name=name)
+    try:
+        check_version(database)
+        yield database
+    finally:
+        database.close()
+
+
+def print_json(document: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 message`, `2,000 messages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

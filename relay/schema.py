@@ -1,0 +1,176 @@
+"""The database's schema: numbered files, each applied once, all that are missing or none.
+
+1. look first, without any lock: most calls find nothing to do, and need no right to create anything;
+2. else one transaction, of which only one at a time runs, applies every missing file and notes it;
+3. whoever waited for it looks again, and finds nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+from psycopg import Connection
+from psycopg import errors as pg
+from psycopg.errors import Diagnostic
+from psycopg.sql import SQL, Identifier, Literal
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random
+
+from relay.database import Database
+from relay.errors import RelayError, SchemaMismatch
+from relay.statements import folder, statement
+
+PATIENCE_S = 60.0
+"""How long `migrate` tries to get its locks."""
+
+Say = Callable[[str], None]
+Query = Callable[[LiteralString], list[tuple[Any, ...]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file, `sql/migrations/NNNN_name.sql`."""
+
+    version: int
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.version:04}_{self.name}"
+
+
+def migrations() -> list[Migration]:
+    """Every file of this release, in order."""
+    files = sorted((folder() / "migrations").glob("[0-9]*_*.sql"))
+    parts = [(file.stem.partition("_"), file.read_text(encoding="utf-8")) for file in files]
+    return [Migration(int(number), name, text) for (number, _, name), text in parts]
+
+
+def pending(database: Database) -> list[Migration]:
+    """The files that the database does not have yet. Takes no lock.
+
+    Raises:
+        SchemaMismatch: the database has more than this release knows.
+    """
+    return _pending(database.query)
+
+
+def check_version(database: Database) -> None:
+    """Refuse a schema that this release was not written for.
+
+    Raises:
+        SchemaMismatch: it is missing, older or newer; one line says what to do.
+    """
+    missing = pending(database)
+    if not missing:
+        return
+    newest, at = migrations()[-1].version, missing[0].version - 1
+    has = f'schema "relay" is at version {at}, this release needs {newest}' if at else 'there is no schema "relay"'
+    raise SchemaMismatch(f"{has}; run: relay migrate")
+
+
+def migrate(database: Database, *, say: Say = lambda text: None, patience: float = PATIENCE_S) -> list[Migration]:
+    """Apply what is missing; return it.
+
+    Args:
+        say: told what it waits for, and what the server remarks.
+        patience: seconds to try to get the locks.
+
+    Raises:
+        SchemaMismatch: the database is newer than this release.
+        RelayError: it failed; nothing was changed.
+    """
+    applied: list[Migration] = []
+    if pending(database):
+        applied = _retrying(database, say, patience)(_apply_pending, database, say)
+    _repair_indexes(database, say)
+    return applied
+
+
+def script(after: int = 0) -> str:
+    """What `migrate` would run on a database at version `after`, for `psql -v ON_ERROR_STOP=1 -f`."""
+    parts = ["begin;\n", f"{statement('begin_migration').strip()};\n"]
+    for migration in migrations():
+        if migration.version > after:
+            values = {"version": Literal(migration.version).as_string(), "name": Literal(migration.name).as_string()}
+            parts += [f"-- {migration}\n\n{migration.text}", f"{statement('record_migration').strip() % values};\n"]
+    return "\n".join([*parts, "commit;\n"])
+
+
+def invalid_indexes(database: Database) -> list[str]:
+    """Indexes that an interrupted concurrent build left behind."""
+    return [name for name, _ in database.query(statement("invalid_indexes"))]
+
+
+def _pending(query: Query) -> list[Migration]:
+    there: set[int] = set()
+    if query(statement("has_migrations"))[0][0]:
+        there = {version for (version,) in query(statement("applied_migrations"))}
+    ours = migrations()
+    newer = sorted(there - {migration.version for migration in ours})
+    if newer:
+        raise SchemaMismatch(
+            f'schema "relay" is at version {newer[-1]}, newer than this release, which knows {ours[-1].version}; '
+            "upgrade the relay: pip install --upgrade outbox-relay"
+        )
+    return [migration for migration in ours if migration.version not in there]
+
+
+def _apply_pending(database: Database, say: Say) -> list[Migration]:
+    with database.transaction() as conn, _remarks_to(say, conn):
+        conn.execute(statement("begin_migration"))
+        missing = _pending(lambda sql: conn.execute(sql).fetchall())
+        for migration in missing:
+            # As bytes and without parameters: a file holds many statements, and "%" means itself.
+            conn.execute(migration.text.encode())
+            conn.execute(statement("record_migration"), {"version": migration.version, "name": migration.name})
+    return missing
+
+
+@contextmanager
+def _remarks_to(say: Say, conn: Connection[Any]) -> Iterator[None]:
+    def pass_on(remark: Diagnostic) -> None:
+        say(remark.message_primary or "")
+
+    conn.add_notice_handler(pass_on)
+    try:
+        yield
+    finally:
+        conn.remove_notice_handler(pass_on)
+
+
+def _retrying(database: Database, say: Say, patience: float) -> Callable[..., list[Migration]]:
+    def waiting(_: RetryCallState) -> None:
+        say(f"waiting for locks: {_holders(database)}")
+
+    def give_up(state: RetryCallState) -> list[Migration]:
+        raise RelayError(
+            f"no migration within {patience:g} s, nothing was changed. Other sessions hold locks: {_holders(database)}. "
+            "End them, or try again when they are done"
+        ) from (state.outcome.exception() if state.outcome else None)
+
+    return Retrying(
+        retry=retry_if_exception(_met_a_lock),
+        wait=wait_random(0.05, 0.5),
+        stop=stop_after_delay(patience),
+        before_sleep=waiting,
+        retry_error_callback=give_up,
+    )
+
+
+def _met_a_lock(error: BaseException) -> bool:
+    return isinstance(error.__cause__, pg.LockNotAvailable | pg.DeadlockDetected)
+
+
+def _holders(database: Database) -> str:
+    rows = database.query(statement("lock_holders"))
+    return ", ".join(f"process {pid}, {name}, {state}" for pid, name, state in rows) or "nobody any more"
+
+
+def _repair_indexes(database: Database, say: Say) -> None:
+    for name, is_half_built_copy in database.query(statement("invalid_indexes")):
+        say(f"index {name} was left half-built; {'dropping' if is_half_built_copy else 'rebuilding'} it")
+        sql = statement("drop_index" if is_half_built_copy else "rebuild_index")
+        database.connection().execute(SQL(sql).format(index=Identifier(name)))
