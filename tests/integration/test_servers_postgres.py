@@ -43,3 +43,11 @@ def test_a_cluster_keeps_its_data_when_restarted() -> None:
 )
 def test_a_url_can_name_another_database(url: str, expected: str) -> None:
     assert with_database(url, "b") == expected
+
+
+@every_postgres
+@pytest.mark.parametrize("_time", range(2))
+def test_each_test_has_a_database_with_the_relays_schema(relay_database_url: str, _time: int) -> None:
+    with psycopg.connect(relay_database_url) as connection:
+        connection.execute("insert into relay.outbox (kind, payload) values ('kind', '1')")
+        assert connection.execute("select count(*) from relay.outbox").fetchone() == (1,)
