@@ -25,7 +25,7 @@ class Backoff:
         self.failures += 1
         # The exponent is capped before the power is taken: 2.0 ** 1100 raises.
         longest = min(self._cap, self._base * 2.0 ** min(self.failures - 1, 60))
-        return longest * (self._floor + (1.0 - self._floor) * random.random())  # noqa: S311
+        return longest * (self._floor + (1.0 - self._floor) * random.random())
 
     def reset(self) -> None:
         self.failures = 0

@@ -204,9 +204,7 @@ def _claim(token: UUID, sink: str, rows: list[tuple[Any, ...]]) -> Claim:
     )
 
 
-def _delete_delivered(
-    conn: psycopg.Connection[Any], claim: Claim, delivered: list[int], where: dict[str, Any]
-) -> None:
+def _delete_delivered(conn: psycopg.Connection[Any], claim: Claim, delivered: list[int], where: dict[str, Any]) -> None:
     places = _Places(claim.places[position] for position in delivered)
     gone = conn.execute(statement("delete_delivered"), {"token": claim.token, "places": places}).rowcount
     if gone < len(delivered):

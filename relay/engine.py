@@ -1,0 +1,250 @@
+"""One claim loop: claim → send → settle, each its own short transaction, none open during a send.
+
+Duties of an `Engine`, which one thread runs:
+
+1. claim no more than the circuit, the batch limits and the last batch's size allow;
+2. send, and ask again where the answer was unknown and the sink can tell;
+3. settle what the sink said; if the database refuses, settle again, never send again, and claim nothing meanwhile;
+4. give back uncounted what could not be tried.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+
+from relay.backoff import Backoff
+from relay.circuit import Circuit
+from relay.errors import RelayError
+from relay.leases import Lease, Leases
+from relay.metrics import Metrics
+from relay.scan import Scan
+from relay.settings import SinkSettings
+from relay.stopping import Stopping
+from relay.store import Claim, Store, Verdict
+from relay.verdict import Destinations, judge
+from sinks.base import Batch, ClaimRevoked, Outcome, Sink, SinkUnavailable
+
+log = structlog.get_logger("relay")
+
+T = TypeVar("T")
+
+
+class Engine:
+    """The loop of one sink's one worker.
+
+    Args:
+        settings: the sink's settings.
+        store: its own gateway; no other thread uses it.
+        sink: its own sender.
+        circuit: shared by the sink's workers in this process.
+        leases: shared by all threads; the heartbeat keeps what is in it.
+        worker: how the claims are signed.
+        stopping: says when to stop.
+    """
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        *,
+        store: Store,
+        sink: Sink,
+        circuit: Circuit,
+        leases: Leases,
+        worker: str,
+        stopping: Stopping,
+        metrics: Metrics,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._store = store
+        self._sink = sink
+        self._circuit = circuit
+        self._leases = leases
+        self._worker = worker
+        self._stopping = stopping
+        self._metrics = metrics
+        self._scan = Scan(settings.batch_messages, settings.batch_bytes)
+        self._destinations = Destinations()
+        self._database_backoff = Backoff(0.1, 5.0)
+        self._open = False
+        self._settled: list[UUID] = []
+        self.claims = 0
+        """How many claims were not empty since the start."""
+        self.trouble: str | None = None
+        """What the database refused last; None while it works."""
+
+    def run_once(self) -> float | None:
+        """One round. Returns seconds until another makes sense; None where there was nothing to do."""
+        limit = self._circuit.allowance(self, self._scan.limit)
+        if limit == 0:
+            return self._circuit.wait()
+        if not self._open and not self._open_sink():
+            return self._circuit.wait()
+        asked_at = time.monotonic()
+        claim = self._database(lambda: self._claim(limit), "claim")
+        if claim is None:
+            if self.trouble is None:
+                self._circuit.worked(self._settings.batch_messages)
+            return None if self.trouble is None else self._database_backoff.next()
+        self.claims += 1
+        with self._leases.holding(claim, self._settings.lease, asked_at) as lease:
+            self._deliver(claim, lease)
+        return 0.0
+
+    def close(self) -> None:
+        self._sink.close()
+        self._store.database.close()
+
+    def _open_sink(self) -> bool:
+        try:
+            self._sink.open()
+        except SinkUnavailable as error:
+            self._sink.close()
+            self._broken(error.reason)
+            return False
+        self._open = True
+        return True
+
+    def _claim(self, limit: int) -> Claim | None:
+        claim = self._store.claim_rows(
+            self.name,
+            self._worker,
+            messages=limit,
+            size=self._settings.batch_bytes,
+            lease=self._settings.lease,
+            after=self._scan.start(),
+        )
+        self._scan.found(claim)
+        return claim
+
+    def _deliver(self, claim: Claim, lease: Lease) -> None:
+        batch = Batch(claim.token, claim.messages, claim.claimed_us, tuple(self._settled), lease.lost)
+        started = time.monotonic()
+        try:
+            outcomes, certain = self._send(batch, lease)
+        except ClaimRevoked:
+            self._lost(claim, "the broker knows a later claim")
+            return
+        except SinkUnavailable as error:
+            self._sink.close()
+            self._open = False
+            self._broken(error.reason)
+            self._release(claim, unknown=error.unknown, reason=error.reason)
+            return
+        except BaseException as error:  # noqa: BLE001 - a sink may raise anything, and no message may stop the relay
+            self._crashed(claim, error)
+            return
+        self._metrics.sent(self.name, time.monotonic() - started)
+        if lease.lost() and len(outcomes) < len(claim.messages):
+            self._lost(claim, "the lease ran out during the send")
+            return
+        self._settle(claim, outcomes, certain)
+
+    def _send(self, batch: Batch, lease: Lease) -> tuple[Sequence[Outcome], bool]:
+        """Outcomes, and whether the first answer already was one."""
+        certain = True
+        backoff = Backoff(0.05, 1.0)
+        ask_until = time.monotonic() + self._settings.lease
+        while True:
+            try:
+                if not self._open:
+                    self._sink.open()
+                    self._open = True
+                outcomes = self._sink.send(batch)
+            except SinkUnavailable as error:
+                certain = certain and not error.unknown
+                if certain or not self._sink.fenced:
+                    raise
+                # The broker can say later what became of it, as long as nobody else asks under another token.
+                if lease.lost() or self._stopping.is_set() or time.monotonic() > ask_until:
+                    raise SinkUnavailable(error.reason, unknown=True) from error
+                self._sink.close()
+                self._open = False
+                self._broken(error.reason)
+                self._stopping.wait(backoff.next())
+                continue
+            self._settled.clear()
+            if len(outcomes) != len(batch.messages) and not lease.lost():
+                raise RelayError(f"sink gave {len(outcomes)} outcomes for {len(batch.messages)} messages")
+            return outcomes, certain
+
+    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool) -> None:
+        verdict, trouble = judge(claim, outcomes, self._settings.max_attempts, self._destinations)
+        if trouble is None:
+            self._worked()
+        else:
+            self._broken(trouble)
+        backoff = (self._settings.backoff.base, self._settings.backoff.max)
+        if not self._insist(lambda: self._store.settle(claim, verdict, backoff=backoff)):
+            self._lost(claim, "it was gone at the settle")
+            return
+        if certain:
+            # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
+            self._settled.append(claim.token)
+        self._metrics.settled(self.name, verdict)
+        for message_id, reason in verdict.dead:
+            log.warning("message is dead", sink=self.name, id=message_id, reason=reason)
+        for message_id, reason, _ in verdict.retry[:1]:
+            log.info("messages failed", sink=self.name, count=len(verdict.retry), first_id=message_id, reason=reason)
+
+    def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
+        unknown = unknown and self._sink.fenced
+        if not self._insist(lambda: self._store.release(claim, unknown=unknown, reason=reason)):
+            self._lost(claim, "it was gone at the release")
+
+    def _crashed(self, claim: Claim, error: BaseException) -> None:
+        """A sink raised what it should not. Who is guilty is known only once a message is claimed alone."""
+        reason = f"{type(error).__name__} in the sink"
+        log.error("sink failed", sink=self.name, count=len(claim.messages), error=type(error).__name__, exc_info=error)
+        if len(claim.messages) == 1:
+            message = claim.messages[0]
+            attempts = claim.max_attempts[0] or self._settings.max_attempts
+            verdict = Verdict([], [], [], [])
+            if message.attempts >= attempts:
+                verdict.dead.append((message.id, reason))
+            else:
+                verdict.retry.append((message.id, reason, 0.0))
+            backoff = (self._settings.backoff.base, self._settings.backoff.max)
+            self._insist(lambda: self._store.settle(claim, verdict, backoff=backoff))
+        else:
+            self._insist(lambda: self._store.release(claim, unknown=True, reason=reason))
+
+    def _insist(self, write: Callable[[], bool]) -> bool:
+        """Write until the database takes it, or until the process has to go."""
+        while True:
+            done = self._database(write, "settle")
+            if done is not None:
+                return done
+            if self._stopping.wait_at_once(self._database_backoff.next()):
+                return False
+
+    def _database(self, work: Callable[[], T], what: str) -> T | None:
+        try:
+            result = work()
+        except RelayError as error:
+            if self.trouble != str(error):
+                self.trouble = str(error)
+                log.error("database refused", sink=self.name, step=what, reason=self.trouble)
+            return None
+        if self.trouble is not None:
+            log.info("database works again", sink=self.name)
+            self.trouble = None
+        self._database_backoff.reset()
+        return result
+
+    def _worked(self) -> None:
+        if self._circuit.worked(self._settings.batch_messages):
+            log.info("sink works again", sink=self.name)
+
+    def _broken(self, reason: str) -> None:
+        if self._circuit.failed(reason):
+            log.warning("sink is unwell", sink=self.name, reason=reason)
+
+    def _lost(self, claim: Claim, how: str) -> None:
+        self._metrics.lost(self.name)
+        log.warning("claim lost", sink=self.name, token=str(claim.token), count=len(claim.messages), how=how)

@@ -1,0 +1,46 @@
+"""What the relay counts, in Prometheus' terms. One registry a process."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from relay.store import Verdict
+
+
+class Metrics:
+    """Counters of one relay process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._messages = Counter(
+            "relay_messages", "Messages whose outcome was written.", ["sink", "outcome"], registry=self.registry
+        )
+        self._lost = Counter(
+            "relay_lease_lost", "Claims that were lost before their settle.", ["sink"], registry=self.registry
+        )
+        self._reaped = Counter("relay_reaped", "Messages freed from expired claims.", ["sink"], registry=self.registry)
+        self._send = Histogram(
+            "relay_send_seconds", "Time that one batch took to send.", ["sink"], registry=self.registry
+        )
+        self.listener_up = Gauge("relay_listener_up", "1 while notifications arrive.", registry=self.registry)
+
+    def sent(self, sink: str, seconds: float) -> None:
+        self._send.labels(sink).observe(seconds)
+
+    def settled(self, sink: str, verdict: Verdict) -> None:
+        held = sum(len(ids) for _, _, ids in verdict.held)
+        counts = {
+            "delivered": len(verdict.delivered),
+            "retried": len(verdict.retry),
+            "dead": len(verdict.dead),
+            "held": held,
+        }
+        for outcome, count in counts.items():
+            if count:
+                self._messages.labels(sink, outcome).inc(count)
+
+    def lost(self, sink: str) -> None:
+        self._lost.labels(sink).inc()
+
+    def reaped(self, sink: str, messages: int) -> None:
+        self._reaped.labels(sink).inc(messages)

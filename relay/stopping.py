@@ -1,0 +1,34 @@
+"""How the process is told to end: first gracefully, then at once. Every wait in it ends when this says so."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Stopping:
+    def __init__(self) -> None:
+        self._graceful = threading.Event()
+        self._at_once = threading.Event()
+
+    def stop(self) -> None:
+        """Claim nothing more; finish what is claimed."""
+        self._graceful.set()
+
+    def stop_at_once(self) -> None:
+        """Finish nothing more."""
+        self._graceful.set()
+        self._at_once.set()
+
+    def is_set(self) -> bool:
+        return self._graceful.is_set()
+
+    def is_at_once(self) -> bool:
+        return self._at_once.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for the graceful stop; True where it came."""
+        return self._graceful.wait(seconds)
+
+    def wait_at_once(self, seconds: float | None = None) -> bool:
+        """Wait for the stop at once; True where it came."""
+        return self._at_once.wait(seconds)

@@ -1,0 +1,65 @@
+"""From what a sink said to what the database is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from relay.backoff import Backoff
+from relay.store import Claim, Verdict
+from sinks.base import DELIVERED, Delivered, Hold, Outcome, Reject, Retry
+
+FIRST_HOLD_S = 1.0
+LONGEST_HOLD_S = 30.0
+
+
+class Destinations:
+    """The circuits of a sink's single destinations: how long what goes to each one waits."""
+
+    def __init__(self) -> None:
+        self._unwell: dict[str, Backoff] = {}
+
+    def delays(self, outcomes: Sequence[Outcome]) -> dict[str, float]:
+        """Count a failure of every destination that one batch found unwell; seconds to wait for each."""
+        names = {outcome.destination for outcome in outcomes if isinstance(outcome, Hold) and outcome.destination}
+        if not names:
+            # What was delivered says nothing of which destination it went to, so a clean batch clears them all.
+            self._unwell.clear()
+        return {name: self._unwell.setdefault(name, Backoff(FIRST_HOLD_S, LONGEST_HOLD_S)).next() for name in names}
+
+
+def judge(
+    claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinations: Destinations
+) -> tuple[Verdict, str | None]:
+    """What to write back, and why the whole sink is unwell (None: it is not).
+
+    Args:
+        max_attempts: for messages that name none.
+    """
+    if all(outcome is DELIVERED for outcome in outcomes):
+        destinations.delays(())
+        return Verdict(list(range(len(outcomes))), [], [], []), None
+    verdict = Verdict([], [], [], [])
+    trouble: str | None = None
+    delays = destinations.delays(outcomes)
+    held: dict[tuple[float, str], list[int]] = {}
+    for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
+        match outcome:
+            case Delivered():
+                verdict.delivered.append(position)
+            case Retry(reason, after):
+                if message.attempts >= (claim.max_attempts[position] or max_attempts):
+                    verdict.dead.append((message.id, reason))
+                else:
+                    verdict.retry.append((message.id, reason, after))
+            case Reject(reason):
+                verdict.dead.append((message.id, reason))
+            case Hold(reason, None):
+                trouble = trouble or reason
+                held.setdefault((0.0, reason), []).append(message.id)
+            case Hold(reason, destination):
+                held.setdefault((delays[destination], reason), []).append(message.id)
+            case _:
+                assert_never(outcome)
+    verdict.held.extend((delay, reason, ids) for (delay, reason), ids in held.items())
+    return verdict, trouble

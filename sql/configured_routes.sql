@@ -1,0 +1,1 @@
+select kind, sink, lo, hi, shadow from relay.routes

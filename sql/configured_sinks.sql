@@ -1,0 +1,1 @@
+select name, shards, max_attempts, hand_over from relay.sinks

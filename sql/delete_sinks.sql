@@ -1,0 +1,1 @@
+delete from relay.sinks where name = any(%(names)s)

@@ -1,0 +1,1 @@
+lock table relay.sinks, relay.routes in share row exclusive mode

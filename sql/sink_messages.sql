@@ -1,0 +1,1 @@
+select (select count(*) from relay.outbox where sink = %(sink)s), (select count(*) from relay.dead where sink = %(sink)s)

@@ -1,0 +1,9 @@
+-- As unrouted_ready, for messages that are not due yet. No index has them by sink, so they are asked for at once.
+select o.ctid::text
+  from relay.outbox o
+ where o.sink = 'unrouted' and o.run_at is not null
+   and exists (select from relay.routes r
+                where o.kind like r.kind_like
+                  and abs(relay.hash_of(o.key, o.message_id) % 100) >= r.lo
+                  and abs(relay.hash_of(o.key, o.message_id) % 100) < r.hi)
+ order by o.id
