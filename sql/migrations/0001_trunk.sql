@@ -339,6 +339,7 @@ begin
     from relay.sinks s where s.name = v_sinks[1];
   if not found then
     new.sink := v_sinks[1];
+    new.shard := 0;
   end if;
   if new.run_at <= clock_timestamp() then
     new.run_at := null;
