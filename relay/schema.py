@@ -13,19 +13,14 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from psycopg import Connection
-from psycopg import errors as pg
 from psycopg.errors import Diagnostic
 from psycopg.sql import SQL, Identifier, Literal
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from relay.database import Database
-from relay.errors import RelayError, SchemaMismatch
+from relay.errors import SchemaMismatch
+from relay.locks import PATIENCE_S, Say, with_patience
 from relay.statements import folder, statement
 
-PATIENCE_S = 60.0
-"""How long `migrate` tries to get its locks."""
-
-Say = Callable[[str], None]
 Query = Callable[[LiteralString], list[tuple[Any, ...]]]
 
 
@@ -84,7 +79,7 @@ def migrate(database: Database, *, say: Say = lambda text: None, patience: float
     """
     applied: list[Migration] = []
     if pending(database):
-        applied = _retrying(database, say, patience)(_apply_pending, database, say)
+        applied = with_patience(lambda: _apply_pending(database, say), database, say, patience)
     _repair_indexes(database, say)
     return applied
 
@@ -139,34 +134,6 @@ def _remarks_to(say: Say, conn: Connection[Any]) -> Iterator[None]:
         yield
     finally:
         conn.remove_notice_handler(pass_on)
-
-
-def _retrying(database: Database, say: Say, patience: float) -> Callable[..., list[Migration]]:
-    def waiting(_: RetryCallState) -> None:
-        say(f"waiting for locks: {_holders(database)}")
-
-    def give_up(state: RetryCallState) -> list[Migration]:
-        raise RelayError(
-            f"no migration within {patience:g} s, nothing was changed. Other sessions hold locks: {_holders(database)}. "
-            "End them, or try again when they are done"
-        ) from (state.outcome.exception() if state.outcome else None)
-
-    return Retrying(
-        retry=retry_if_exception(_met_a_lock),
-        wait=wait_random(0.05, 0.5),
-        stop=stop_after_delay(patience),
-        before_sleep=waiting,
-        retry_error_callback=give_up,
-    )
-
-
-def _met_a_lock(error: BaseException) -> bool:
-    return isinstance(error.__cause__, pg.LockNotAvailable | pg.DeadlockDetected)
-
-
-def _holders(database: Database) -> str:
-    rows = database.query(statement("lock_holders"))
-    return ", ".join(f"process {pid}, {name}, {state}" for pid, name, state in rows) or "nobody any more"
 
 
 def _repair_indexes(database: Database, say: Say) -> None:

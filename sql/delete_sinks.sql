@@ -1,1 +1,1 @@
-delete from relay.sinks where name = any(%(names)s)
+delete from relay.sinks where name = any(%(name)s)

@@ -31,18 +31,19 @@ def open_database(settings: Settings, *, name: str, timeout: float | None = None
 
 
 @contextmanager
-def database_of(options: Globals, name: str) -> Iterator[Database]:
-    """A connection to the configured database, whose schema fits this release, for the length of a command.
+def database_of(options: Globals, name: str) -> Iterator[tuple[Database, Settings]]:
+    """The configured database, whose schema fits this release, for the length of a command; and the configuration.
 
     Raises:
         SchemaMismatch: the schema is missing, older or newer.
     """
     from relay.schema import check_version
 
-    database = open_database(options.settings(), name=name)
+    settings = options.settings()
+    database = open_database(settings, name=name)
     try:
         check_version(database)
-        yield database
+        yield database, settings
     finally:
         database.close()
 
