@@ -43,7 +43,7 @@ class Checker:
         return None if value is MISSING else value
 
     def shape(self, model: type[BaseModel]) -> None:
-        """Check the sections. What is no table where one belongs is noted and set to None: the rest can be checked."""
+        """Check the sections. What is no table where one belongs is noted once, and set to None."""
         try:
             model.model_validate(self.sources.tree)
         except ValidationError as error:
@@ -60,9 +60,12 @@ class Checker:
             only: the keys to build it from; else all.
             besides: keys of this table that belong to another model.
         """
+        written = find(self.sources.tree, path)
+        if written is None:
+            return None
         table = {
             key: value
-            for key, value in (self.at(*path) or {}).items()
+            for key, value in (written if written is not MISSING else {}).items()
             if key not in besides and (only is None or key in only)
         }
         try:

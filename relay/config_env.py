@@ -40,7 +40,7 @@ def apply_environment(
         elif taken:
             problem = f"one variable for {spell(path)}, got {taken} as well"
         elif _unknown_sink(tree, path):
-            problem = f"a configured sink ({nearest(str(path[1]), _sinks(tree))}), got {path[1]}"
+            problem = f'a configured sink ({nearest(str(path[1]), _sinks(tree))}), got "{path[1]}"'
         else:
             try:
                 put(tree, path, parse_value(env[name]))

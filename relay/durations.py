@@ -73,6 +73,6 @@ def _amount(value: object, units: Mapping[str, Decimal]) -> Decimal | None:
 
 def _spell(amount: Decimal, names: tuple[str, ...], units: Mapping[str, Decimal], smallest: str) -> str:
     for name in names:
-        if amount and amount % units[name.lower()] == 0:
+        if amount % units[name.lower()] == 0:
             return f"{amount / units[name.lower()]:.0f}{name}"
     return f"{amount:f}{smallest}"

@@ -23,15 +23,20 @@ class SinkTypeError(UsageError):
         self.expected, self.got = expected, got
 
 
+class UnknownSinkType(SinkTypeError):
+    """No sink of that type is installed."""
+
+
 def load_sink(type_name: str) -> type[Sink]:
     """The class of a sink type.
 
     Raises:
-        SinkTypeError: no such type, its library is not installed, or its class is no sink.
+        UnknownSinkType: no such type.
+        SinkTypeError: its library is not installed, or its class is no sink.
     """
     types = _installed()
     if type_name not in types:
-        raise SinkTypeError(f"an installed sink type ({nearest(type_name, list(types))})", f'"{type_name}"')
+        raise UnknownSinkType(f"an installed sink type ({nearest(type_name, list(types))})", f'"{type_name}"')
     sink_class = _load(types[type_name])
     if not (isinstance(sink_class, type) and issubclass(sink_class, Sink)):
         raise SinkTypeError(f"a subclass of sinks.base.Sink at {types[type_name].value}", repr(sink_class))

@@ -20,7 +20,7 @@ from relay.config_tree import nearest
 from relay.config_types import Bucket, Count, Lower, Seconds, Shards, Size, Url
 from relay.durations import format_duration
 from relay.errors import ConfigError
-from relay.registry import SinkTypeError, load_sink
+from relay.registry import SinkTypeError, UnknownSinkType, load_sink
 from sinks.base import Sink, SinkOptions
 
 SHARDS: Final = 64
@@ -184,11 +184,16 @@ def _sink(checker: Checker, name: str) -> SinkSettings | None:
         expected = f'a sink name of 1 to 63 characters from a-z, 0-9, "_" and "-", not "{UNROUTED}"'
         checker.sources.problem(path, expected, json.dumps(name, ensure_ascii=False))
     keys = checker.model(SinkKeys, path, only=SinkKeys.model_fields)
+    sink_type = checker.at(*path, "type")
+    # Without a type it is not known either which further keys are right.
+    if not isinstance(sink_type, str):
+        return None
     try:
-        sink_class = load_sink(checker.at(*path, "type"))
+        sink_class = load_sink(sink_type)
     except SinkTypeError as error:
-        # Which keys it would know is not known either.
-        checker.sources.problem((*path, "type"), error.expected, error.got)
+        # What was written may hide a secret that the error's text shows.
+        got = None if isinstance(error, UnknownSinkType) else error.got
+        checker.sources.problem((*path, "type"), error.expected, got)
         return None
     options = checker.model(sink_class.Options, path, besides=SinkKeys.model_fields)
     if keys is None or options is None:
