@@ -11,6 +11,9 @@
 --   ready      run_at is null and claim_token is null
 --   claimed    claim_token is not null (and a row in relay.claims says until when)
 --   scheduled  run_at is not null: not before then
+--   waiting    run_at is infinity: an earlier message of its key is not delivered yet (relay.stuck_keys)
+--
+-- Messages of an ordered sink are claimed by the shard and not marked: they are ready until they are gone.
 
 create schema relay;
 comment on schema relay is 'Outbox relay: messages on their way to a broker.';
@@ -31,6 +34,7 @@ create table relay.sinks (
   shards         smallint not null default 0 check (shards between 0 and 1024),
   max_attempts   integer not null default 20 check (max_attempts > 0),
   hand_over      boolean not null default false,
+  strict         boolean not null default false,
   paused_at      timestamptz,
   paused_reason  text,
   check ((paused_at is null) = (paused_reason is null))
@@ -40,6 +44,7 @@ comment on column relay.sinks.name is 'Name in the configuration file.';
 comment on column relay.sinks.shards is 'Slices of its keys; 0 = unordered, every message is in shard 0.';
 comment on column relay.sinks.max_attempts is 'Attempts of a message that names none itself.';
 comment on column relay.sinks.hand_over is 'True: scheduled messages are given to the broker at once, with their time.';
+comment on column relay.sinks.strict is 'True: transactions that write one key wait for each other, so that ids commit in order.';
 comment on column relay.sinks.paused_at is 'Since when nothing is claimed for it; null = it runs.';
 comment on column relay.sinks.paused_reason is 'Why, in the words of whoever paused it.';
 
@@ -62,6 +67,15 @@ comment on column relay.routes.lo is 'First of the 100 buckets that this route t
 comment on column relay.routes.hi is 'One past its last bucket.';
 comment on column relay.routes.shadow is 'True: its copies are sent for comparison only.';
 comment on column relay.routes.kind_like is 'The pattern in the words of LIKE.';
+
+
+-- Which bucket and which shard a message falls into follows from this.
+create function relay.hash_of(key text, message_id uuid) returns bigint
+language sql immutable parallel safe
+as $$
+  -- The hashes of hash partitioning: PostgreSQL cannot change them without breaking pg_upgrade.
+  select case when $1 is null then uuid_hash_extended($2, 0) else hashtextextended($1 collate "C", 0) end
+$$;
 
 
 -- fillfactor leaves room for the new version of a claimed row on the same page: together with "no index on what
@@ -103,6 +117,7 @@ alter table relay.outbox replica identity full;
 
 create index outbox_ready on relay.outbox (sink, shard, id) where run_at is null;
 create index outbox_scheduled on relay.outbox (run_at) where run_at is not null;
+create index outbox_waiting on relay.outbox (sink, shard, relay.hash_of(key, null), id) where run_at = 'infinity';
 create unique index outbox_dedupe on relay.outbox (sink, dedupe_key) where dedupe_key is not null;
 
 comment on table relay.outbox is 'Live messages, one row a message and sink. Delivered rows leave at once.';
@@ -128,7 +143,7 @@ comment on column relay.outbox.created_at is 'When it was written.';
 
 
 create table relay.claims (
-  token         uuid primary key,
+  token         uuid not null,
   sink          text not null,
   shard         smallint,
   worker        text not null,
@@ -143,7 +158,8 @@ create table relay.claims (
   autovacuum_vacuum_cost_delay = 0,
   vacuum_truncate = off
 );
-comment on table relay.claims is 'Leases: one row a batch, so that a heartbeat is one small update.';
+create index claims_by_token on relay.claims (token);
+comment on table relay.claims is 'Leases: one row a batch (and shard), so that a heartbeat is one small update.';
 comment on column relay.claims.token is 'Fresh for every claim. Whoever cannot show it may write nothing.';
 comment on column relay.claims.sink is 'Sink of the messages.';
 comment on column relay.claims.shard is 'The shard that is claimed as a whole; null = single rows.';
@@ -151,6 +167,31 @@ comment on column relay.claims.worker is 'Who holds it: host, process, a random 
 comment on column relay.claims.claimed_at is 'Since when.';
 comment on column relay.claims.locked_until is 'Until when, unless a heartbeat comes.';
 comment on column relay.claims.ids is 'Its messages.';
+
+
+-- Of a stuck key only messages up to an id may be sent; later ones wait (run_at = infinity) where no claim meets them.
+-- Whatever waits has a row here, and whatever is due here is looked at: nothing can be forgotten.
+create table relay.stuck_keys (
+  sink      text not null,
+  shard     smallint not null,
+  key_hash  bigint not null,
+  key       text not null,
+  upto      bigint not null,
+  retry_at  timestamptz,
+  reason    text,
+  since     timestamptz not null default clock_timestamp(),
+  primary key (sink, shard, key_hash)
+) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
+create index stuck_keys_due on relay.stuck_keys (retry_at) where retry_at is not null;
+comment on table relay.stuck_keys is 'Keys of ordered sinks whose first message is not delivered yet.';
+comment on column relay.stuck_keys.sink is 'Ordered sink.';
+comment on column relay.stuck_keys.shard is 'Shard of the key.';
+comment on column relay.stuck_keys.key_hash is 'Hash of the key: a key may be longer than an index allows.';
+comment on column relay.stuck_keys.key is 'The key.';
+comment on column relay.stuck_keys.upto is 'Messages of the key with a higher id must wait.';
+comment on column relay.stuck_keys.retry_at is 'When the next waiting message is let go; null = blocked until a person releases it.';
+comment on column relay.stuck_keys.reason is 'Why its first message was not delivered.';
+comment on column relay.stuck_keys.since is 'Since when.';
 
 
 create table relay.dead (
@@ -208,52 +249,18 @@ comment on column relay.relays.idle_until is 'Until when writers should NOTIFY, 
 comment on column relay.relays.circuits is 'Sinks that it finds unwell: name to reason.';
 
 
--- What few messages need: copies for further sinks, the check for a live duplicate, a time that has passed already.
--- Answers the row to insert; its sink is null where every copy would be a duplicate.
-create function relay.route_special(p_row relay.outbox, p_others text[]) returns relay.outbox
-language plpgsql set search_path = pg_catalog, pg_temp
-as $$
-declare
-  v_sinks text[] := p_row.sink || p_others;
-  v_sink text;
-begin
-  if p_row.dedupe_key is not null then
-    v_sinks := array(select s from unnest(v_sinks) s
-                      where not exists (select from relay.outbox o where o.sink = s and o.dedupe_key = p_row.dedupe_key));
-  end if;
-  if p_row.run_at <= clock_timestamp() then
-    p_row.run_at := null;
-  end if;
-  foreach v_sink in array v_sinks[2:] loop
-    insert into relay.outbox (sink, kind, key, payload, body, headers, message_id, run_at, max_attempts, dedupe_key,
-                              created_at)
-    values (v_sink, p_row.kind, p_row.key, p_row.payload, p_row.body, p_row.headers, p_row.message_id, p_row.run_at,
-            p_row.max_attempts, p_row.dedupe_key, p_row.created_at)
-    on conflict (sink, dedupe_key) where dedupe_key is not null do nothing;
-  end loop;
-  p_row.sink := v_sinks[1];
-  return p_row;
-end
-$$;
-
 -- Routing, inside the writer's transaction, in two triggers. It never fails that transaction for want of a route.
 --
 -- relay.route() finds the sinks of every row. A query for the routes would cost more than the whole insert, so they are
 -- compiled into the function: "\sf relay.route" shows them. It touches no table and runs as the caller, so a fixed
 -- search_path, which would double its cost, has nothing to protect.
-create function relay.hash_of(key text, message_id uuid) returns bigint
-language sql immutable parallel safe
-as $$
-  -- The hashes of hash partitioning: PostgreSQL cannot change them without breaking pg_upgrade.
-  select case when $1 is null then uuid_hash_extended($2, 0) else hashtextextended($1 collate "C", 0) end
-$$;
-
 create function relay.compile_routes() returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $compile$
 declare
   v_sinks text;
   v_shards text;
+  v_strict text;
 begin
   -- Two at once would fail with "tuple concurrently updated".
   lock table relay.routes in share row exclusive mode;
@@ -273,6 +280,14 @@ begin
          || ' else 0 end'
     into v_shards
     from relay.sinks s where s.shards > 0;
+  select format($if$
+  if new.key is not null and new.sink in (%s) then
+    -- The id must be drawn under the lock: then ids of one key commit in their order.
+    perform pg_advisory_xact_lock(v_hash);
+    new.id := nextval('relay.outbox_id_seq');
+  end if;$if$, string_agg(quote_literal(s.name), ', ' order by s.name))
+    into v_strict
+    from relay.sinks s where s.strict having count(*) > 0;
 
   execute format($function$
 create or replace function relay.route() returns trigger
@@ -287,11 +302,11 @@ begin
       new.sink := 'unrouted';
     end if;
   end if;
-  new.shard := %s;
+  new.shard := %s;%s
   return new;
 end
 $route$;
-$function$, coalesce(v_sinks, ''), coalesce(v_shards, '0'));
+$function$, coalesce(v_sinks, ''), coalesce(v_shards, '0'), coalesce(v_strict, ''));
 end
 $compile$;
 select relay.compile_routes();
@@ -306,7 +321,7 @@ end
 $$;
 create trigger compile after insert or delete or update of kind, sink, lo, hi on relay.routes
   for each statement execute function relay.on_routes_changed();
-create trigger compile after insert or delete or update of name, shards on relay.sinks
+create trigger compile after insert or delete or update of name, shards, strict on relay.sinks
   for each statement execute function relay.on_routes_changed();
 
 -- relay.route_special() serves the rows that need more: several sinks (their names joined by commas), a dedupe_key, a
@@ -317,7 +332,7 @@ as $$
 declare
   v_sinks text[] := string_to_array(new.sink, ',');
   v_sink text;
-  v_hand_over boolean;
+  v_strict boolean;
 begin
   if new.dedupe_key is not null then
     -- A plain insert of a duplicate does nothing, as "on conflict do nothing" would.
@@ -334,16 +349,20 @@ begin
             new.dedupe_key, new.created_at)
     on conflict (sink, dedupe_key) where dedupe_key is not null do nothing;
   end loop;
-  select s.name, coalesce(abs((relay.hash_of(new.key, new.message_id) >> 32) % nullif(s.shards, 0)), 0), s.hand_over
-    into new.sink, new.shard, v_hand_over
-    from relay.sinks s where s.name = v_sinks[1];
-  if not found then
+  if new.sink <> v_sinks[1] then
     new.sink := v_sinks[1];
-    new.shard := 0;
+    select coalesce(abs((relay.hash_of(new.key, new.message_id) >> 32) % nullif(s.shards, 0)), 0), s.strict
+      into new.shard, v_strict
+      from relay.sinks s where s.name = new.sink;
+    new.shard := coalesce(new.shard, 0);
+    if v_strict and new.key is not null then
+      perform pg_advisory_xact_lock(relay.hash_of(new.key, null));
+      new.id := nextval('relay.outbox_id_seq');
+    end if;
   end if;
   if new.run_at <= clock_timestamp() then
     new.run_at := null;
-  elsif new.run_at is not null and v_hand_over then
+  elsif new.run_at is not null and exists (select from relay.sinks s where s.name = new.sink and s.hand_over) then
     new.headers := coalesce(new.headers, '{}') || jsonb_build_object('relay.at', extract(epoch from new.run_at));
     new.run_at := null;
   end if;
@@ -351,6 +370,7 @@ begin
 end
 $$;
 
+grant usage on sequence relay.outbox_id_seq to public;
 create trigger route_1_match before insert on relay.outbox
   for each row when (new.sink is null or new.shard is null) execute function relay.route();
 create trigger route_2_special before insert on relay.outbox
@@ -436,7 +456,8 @@ begin
   end if;
   if exists (select from pg_roles where rolname = 'relay_worker') then
     grant usage on schema relay to relay_worker;
-    grant select, insert, update, delete on relay.outbox, relay.claims, relay.dead, relay.relays, relay.sinks, relay.routes
+    grant select, insert, update, delete on relay.outbox, relay.claims, relay.stuck_keys, relay.dead, relay.relays,
+                                             relay.sinks, relay.routes
        to relay_worker;
     grant select on relay.migrations to relay_worker;
   end if;
