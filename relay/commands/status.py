@@ -1,0 +1,107 @@
+"""`relay status`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from relay.commands import Globals
+from relay.commands.common import counted, database_of, print_json
+from relay.commands.parameters import duration
+from relay.errors import CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from relay.status import SinkStatus, Status
+
+TITLES = ("SINK", "DUE", "SCHEDULED", "CLAIMED", "DEAD", "OLDEST DUE", "PAUSED", "CIRCUIT")
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.option("--watch", is_flag=True, help="Go on showing it, with rates, until Ctrl-C.")
+@click.option(
+    "--interval", type=duration, default="1s", show_default=True, help="With --watch: time between two looks."
+)
+@click.option("--check", is_flag=True, help="Exit code 3 when a person should look: see below.")
+@click.option(
+    "--max-age", type=duration, default="60s", show_default=True, help="With --check: longest a message may be due."
+)
+@click.option(
+    "--max-dead",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="With --check: dead messages a sink may have.",
+)
+@click.pass_obj
+def status(
+    options: Globals, as_json: bool, watch: bool, interval: float, check: bool, max_age: float, max_dead: int
+) -> None:
+    """Show what waits, for each sink.
+
+    --check finds: messages without a route or for a sink that is not configured; an open circuit; more dead messages
+    than --max-dead; a message due for longer than --max-age; messages due while no relay was seen for 30 seconds. A
+    paused sink is nobody's fault: it may wait.
+    """
+    from relay.status import read_status
+
+    if watch and (as_json or check):
+        raise UsageError("expected --watch alone, got it with --json or --check")
+    with database_of(options, "relay status") as (database, _):
+        if watch:
+            from relay.commands.watch import watch_status
+
+            watch_status(database, interval)
+            return
+        now = read_status(database)
+    if as_json:
+        print_json(_document(now))
+    else:
+        _print(now)
+    problems = now.problems(max_age=max_age, max_dead=max_dead) if check else []
+    if problems:
+        raise CheckFailed("; ".join(problems))
+
+
+def cells(sink: SinkStatus) -> tuple[str, ...]:
+    """A sink's row of the table, under `TITLES`."""
+    numbers = (f"{number:,}" for number in (sink.due, sink.scheduled, sink.claimed, sink.dead))
+    name = sink.name if sink.known else f"{sink.name} (not configured)"
+    circuit = sink.circuit if sink.unwell is None else f"open: {sink.unwell}"
+    return (name, *numbers, age(sink.oldest_due_seconds), sink.paused or "-", circuit)
+
+
+def age(seconds: float | None) -> str:
+    """In the largest unit of which there are at least two: `1.5s`, `90s`, `3m`, `47h`."""
+    if seconds is None:
+        return "-"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{seconds:.1f}s"
+
+
+def _print(now: Status) -> None:
+    from relay.tables import print_table
+
+    print_table(TITLES, [cells(sink) for sink in now.sinks])
+    click.echo(f"{counted(now.relays, 'relay')}, {counted(now.unrouted, 'message')} without a route")
+
+
+def _document(now: Status) -> dict[str, Any]:
+    return {"sinks": {sink.name: _facts(sink) for sink in now.sinks}, "unrouted": now.unrouted}
+
+
+def _facts(sink: SinkStatus) -> dict[str, Any]:
+    age = None if sink.oldest_due_seconds is None else round(sink.oldest_due_seconds, 3)
+    facts = {
+        "due": sink.due,
+        "scheduled": sink.scheduled,
+        "claimed": sink.claimed,
+        "dead": sink.dead,
+        "oldest_due_seconds": age,
+        "paused": sink.paused,
+        "circuit": sink.circuit,
+    }
+    return facts if sink.known else {**facts, "unknown": True}

@@ -1,0 +1,41 @@
+-- What waits for each sink, known or only named by messages. Claimed messages are among the ready ones. The age is
+-- that of the first 1000 messages in line (of each shard its part), as all of them may be millions.
+with ready as (
+  select sink, count(*) as messages from relay.outbox where run_at is null group by sink
+), scheduled as (
+  select sink, count(*) as messages from relay.outbox where run_at is not null group by sink
+), claimed as (
+  select sink, sum(cardinality(ids)) as messages from relay.claims group by sink
+), dead as (
+  select sink, count(*) as messages from relay.dead group by sink
+), names as (
+  select name, shards, paused_reason, true as known from relay.sinks
+  union all
+  select sink, 0, null, false
+    from (select sink from ready union select sink from scheduled union select sink from dead) named
+   where not exists (select from relay.sinks s where s.name = named.sink)
+)
+select names.name,
+       greatest(coalesce(ready.messages, 0) - coalesce(claimed.messages, 0), 0)::bigint,
+       coalesce(scheduled.messages, 0),
+       coalesce(claimed.messages, 0)::bigint,
+       coalesce(dead.messages, 0),
+       (select extract(epoch from clock_timestamp() - min(first.due_at))::float8
+          from generate_series(0, greatest(names.shards - 1, 0)) as slice (shard)
+         cross join lateral (
+               select coalesce(o.due_at, o.created_at) as due_at
+                 from relay.outbox o
+                where o.sink = names.name and o.shard = slice.shard and o.run_at is null and o.claim_token is null
+                  and o.id not in (select unnest(c.ids) from relay.claims c)
+                order by o.id
+                limit 1000 / greatest(names.shards, 1) + 1) first),
+       names.paused_reason,
+       (select min(r.circuits ->> names.name) from relay.relays r
+         where r.seen_at > clock_timestamp() - interval '30 seconds'),
+       names.known
+  from names
+  left join ready on ready.sink = names.name
+  left join scheduled on scheduled.sink = names.name
+  left join claimed on claimed.sink = names.name
+  left join dead on dead.sink = names.name
+ order by names.name
