@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.servers.base import ServerUnavailable
+
 pytest_plugins = ["tests.servers.postgres", "tests.servers.redis"]
 
 TESTS = Path(__file__).parent
+missing: dict[str, ServerUnavailable] = {}
 
 
 def pytest_configure() -> None:
-    # So that the fixtures stop their servers when a person or a CI system ends the run.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    # As Control-C does, so that the fixtures stop their servers when a CI system ends the run.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test by the folder it lives in."""
     for item in items:
         item.add_marker(item.path.relative_to(TESTS).parts[0])
+
+
+def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, ServerUnavailable):
+        missing[error.server] = error
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one place what a person would install."""
+    if missing:
+        terminalreporter.section("servers that cannot be had here")
+        for server, error in sorted(missing.items()):
+            terminalreporter.line(f"{server}: {error.package}")
+        terminalreporter.line("`make test-fast` runs what needs only Python wheels.")

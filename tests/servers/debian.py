@@ -34,8 +34,9 @@ def debian_root(suite: str, *packages: str) -> Path:
     with locked(f"debian-{suite}"):
         if root.is_dir():
             return root
+        server = f"{' '.join(packages)} of Debian {suite}"
         if not shutil.which("apt-get"):
-            raise ServerUnavailable(" ".join(packages), f"a Debian machine, for its suite {suite}", "no apt-get")
+            raise ServerUnavailable(server, "a Debian machine", "no apt-get")
         state = cache_dir() / "debian" / f"{suite}.apt"
         (state / "lists" / "partial").mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=root.parent) as name:
@@ -44,7 +45,7 @@ def debian_root(suite: str, *packages: str) -> Path:
                 debs = _download(suite, packages, state, folder)
                 _unpack(debs, folder / "root")
             except RuntimeError as error:
-                raise ServerUnavailable(" ".join(packages), f"Debian {suite}", str(error)) from error
+                raise ServerUnavailable(server, "a Debian mirror", str(error)) from error
             (folder / "root").rename(root)
     return root
 
