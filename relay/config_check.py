@@ -47,8 +47,9 @@ class Checker:
         try:
             model.model_validate(self.sources.tree)
         except ValidationError as error:
-            for details in error.errors(include_url=False):
-                self._note(model, (), details, ())
+            errors = error.errors(include_url=False)
+            self._note(model, (), errors, ())
+            for details in errors:
                 put(self.sources.tree, details["loc"], None)
 
     def model(
@@ -72,34 +73,45 @@ class Checker:
             return model.model_validate(table)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-        if self._took_text(path, errors):
+        if self._took_text(model, path, errors):
             return self.model(model, path, only=only, besides=besides)
-        for details in errors:
-            self._note(model, path, details, besides)
+        self._note(model, path, errors, besides)
         return None
 
-    def _took_text(self, path: KeyPath, errors: list[ErrorDetails]) -> bool:
+    def _took_text(self, model: type[BaseModel], path: KeyPath, errors: list[ErrorDetails]) -> bool:
         """Whether a variable's value was a number only by its looks: RELAY_SINKS__EMAILS__QUEUE=2024 is a string."""
-        places = [path + error["loc"] for error in errors if error["type"] == "string_type"]
+        places = {self._place(model, path, error) for error in errors if error["type"] == "string_type"}
         texts = {place: text for place in places if (text := self.sources.written(place)) is not None}
         for place, text in texts.items():
             put(self.sources.tree, place, text)
         # Text is a string: this cannot go on for ever.
         return bool(texts)
 
-    def _note(self, model: type[BaseModel], path: KeyPath, error: ErrorDetails, besides: Collection[str]) -> None:
-        loc, kind = error["loc"], error["type"]
-        if kind == "extra_forbidden":
-            known = [*_fields(model, loc[:-1]), *(besides if len(loc) == 1 else ())]
-            self._note_unknown(path + loc, known)
-            return
-        if kind != "missing":
+    def _note(
+        self, model: type[BaseModel], path: KeyPath, errors: list[ErrorDetails], besides: Collection[str]
+    ) -> None:
+        expected: dict[KeyPath, list[str]] = {}
+        defaults: dict[KeyPath, str] = {}
+        for error in errors:
+            loc, place = error["loc"], self._place(model, path, error)
+            if error["type"] == "extra_forbidden":
+                self._note_unknown(place, [*_fields(model, loc[:-1]), *(besides if len(loc) == 1 else ())])
+                continue
+            # A union has an error for each of its members: what any of them takes is right.
+            expected.setdefault(place, []).append(_expected(model, error))
+            if error["type"] != "missing" and find(self.sources.tree, place) is MISSING:
+                defaults[place] = f"{json.dumps(error['input'], default=str)} (the default)"
+        for place, words in expected.items():
+            self.sources.problem(place, " or ".join(filter(None, words)) or "another value", defaults.get(place))
+
+    def _place(self, model: type[BaseModel], path: KeyPath, error: ErrorDetails) -> KeyPath:
+        """Where in the file the error is."""
+        loc = error["loc"]
+        if error["type"] not in ("missing", "extra_forbidden"):
             # pydantic adds the names of a union's members to the path; no file has such keys.
             while len(loc) > 1 and self.at(*path, *loc) is None and loc[-1] not in _fields(model, loc[:-1]):
                 loc = loc[:-1]
-        unwritten = kind != "missing" and find(self.sources.tree, path + loc) is MISSING
-        got = f"{json.dumps(error['input'], default=str)} (the default)" if unwritten else None
-        self.sources.problem(path + loc, _expected(model, error), got)
+        return path + loc
 
     def _note_unknown(self, path: KeyPath, known: list[str]) -> None:
         key, variable = str(path[-1]), self.sources.variable(path)
@@ -112,6 +124,8 @@ class Checker:
 
 def _expected(model: type[BaseModel], error: ErrorDetails) -> str:
     kind, context = error["type"], error.get("ctx", {})
+    if kind == "is_instance_of":
+        return ""  # An object of a sink's own, which no file can hold: the union's other member says what can.
     if kind == "value_error":
         return str(context["error"]).removeprefix("expected ")
     if kind == "missing":

@@ -11,6 +11,8 @@ from relay.config_tree import MISSING, KeyPath, find, spell
 from relay.masking import MASK, mask_value
 from relay.settings import Settings, SinkSettings, load_with_sources
 
+_JSON = (str, int, float, dict, list, tuple, type(None))
+
 
 class Effective(NamedTuple):
     """One setting. `origin` is `default`, `file NAME` or `environment NAME`."""
@@ -60,7 +62,11 @@ def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
 
 def _shown(sources: Sources, path: KeyPath, value: Any) -> Any:
     written = sources.shown(path)
-    return written if MASK in str(written) else mask_value(setting_names(path), value)
+    if MASK in str(written):
+        return written
+    # A sink's options may hold objects of its own, such as a template: they show themselves as they were written.
+    plain = value if isinstance(value, _JSON) else str(value)
+    return mask_value(setting_names(path), plain)
 
 
 def _origin(sources: Sources, path: KeyPath) -> str:

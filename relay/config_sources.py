@@ -54,10 +54,7 @@ class Sources:
         variable = self.variable(path)
         origin = f"environment {variable}" if variable else self.file or "configuration"
         line = f"{origin}: {spell(path)}: expected {expected}, got {self._got(path) if got is None else got}"
-        line = " ".join(line.splitlines())
-        # A union reports once for each of its members.
-        if line not in self.problems:
-            self.problems.append(line)
+        self.problems.append(" ".join(line.splitlines()))
 
     def _got(self, path: KeyPath) -> str:
         value = self.shown(path)

@@ -21,7 +21,7 @@ from relay.config_types import Bucket, Count, Lower, Seconds, Shards, Size, Url
 from relay.durations import format_duration
 from relay.errors import ConfigError
 from relay.registry import SinkTypeError, UnknownSinkType, load_sink
-from sinks.base import Sink, SinkOptions
+from sinks.base import Sink, SinkConfig, SinkOptions
 
 SHARDS: Final = 64
 """Shards of an ordered sink that does not say how many."""
@@ -113,6 +113,11 @@ class SinkSettings(SinkKeys):
         """Whether a key's messages are sent in id order."""
         return self.order == "key"
 
+    @property
+    def config(self) -> SinkConfig:
+        """What an object of `sink_class` is made from."""
+        return SinkConfig(self.name, self.options, self.send_timeout, self.ordered, self.client)
+
 
 class Route(_Frozen):
     """One `[[routes]]`: kinds that match go to the sink, for the buckets `[low, high)` of 100 in `share`."""
@@ -199,7 +204,13 @@ def _sink(checker: Checker, name: str) -> SinkSettings | None:
     if keys is None or options is None:
         return None
     shards = keys.shards if keys.order == "key" else 0
-    return SinkSettings(**{**dict(keys), "shards": shards}, name=name, sink_class=sink_class, options=options)
+    sink = SinkSettings(**{**dict(keys), "shards": shards}, name=name, sink_class=sink_class, options=options)
+    try:
+        # Connects to nothing; but only the broker's library knows which options it has.
+        sink_class(sink.config).close()
+    except ValueError as error:
+        checker.sources.problem((*path, "client"), str(error))
+    return sink
 
 
 def _route(checker: Checker, index: int) -> Route | None:

@@ -189,18 +189,26 @@ def _open_once_read(fifo: Path) -> int:
 @pytest.mark.parametrize("args", [["config", "show"], ["config", "show", "--json"], ["--help"]])
 def test_a_reader_that_goes_away(tmp_path: Path, args: list[str]) -> None:
     write(tmp_path, MEMORY)
+    assert _without_reader([*RELAY, *args], tmp_path) == (1, b"")
+
+
+def test_a_reader_that_goes_away_before_the_last_line(tmp_path: Path) -> None:
+    code = (
+        "import click\nfrom relay.cli import main\nfrom relay.commands import Globals\n"
+        "def settings(options):\n    print('still in the buffer')\n    raise click.exceptions.Exit(0)\n"
+        "Globals.settings = settings\nmain(['config', 'check'])\n"
+    )
+    assert _without_reader([sys.executable, "-c", code], tmp_path) == (1, b"")
+
+
+def _without_reader(command: list[str], cwd: Path) -> tuple[int, bytes]:
+    """Exit code and standard error of a command whose output nobody reads."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
         done = subprocess.run(
-            [*RELAY, *args],
-            cwd=tmp_path,
-            env=environment(),
-            stdout=writer,
-            stderr=subprocess.PIPE,
-            timeout=60,
-            check=False,
+            command, cwd=cwd, env=environment(), stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
         )
     finally:
         os.close(writer)
-    assert (done.returncode, done.stderr) == (1, b"")
+    return done.returncode, done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from relay.registry import EXTRAS, GROUP, SinkTypeError, load_sink
-from sinks.base import Sink
+from sinks.base import Sink, SinkConfig
 from sinks.memory import MemorySink
 from tests.unit.configured import DATABASE, plug_in, problems, settings
 
@@ -59,3 +59,25 @@ def test_a_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sink_class = settings(tmp_path, DATABASE + 'sinks.x.type = "x"').sinks["x"].sink_class
     assert sink_class.__name__ == "Plugged"
     assert issubclass(sink_class, MemorySink)
+
+
+def test_options_that_a_client_library_refuses(tmp_path: Path) -> None:
+    text = (
+        DATABASE
+        + 'sinks.x = { type = "redis-stream", url = "redis://h", client = { sokket = 5, password = "s3cret" } }'
+    )
+    (problem,) = problems(tmp_path, text)
+    assert problem.startswith("relay.toml: sinks.x.client: expected options that redis-py knows")
+    assert problem.endswith('got {"sokket": 5, "password": "***"}')
+
+
+def test_a_value_that_may_be_of_several_types(tmp_path: Path) -> None:
+    text = DATABASE + 'sinks.x = { type = "sidekiq", url = "redis://h", retry = "x", queue = "{nothing}" }'
+    found = problems(tmp_path, text)
+    assert [line.split(": ")[1] for line in found] == ["sinks.x.queue", "sinks.x.retry"]
+    assert found[1].endswith('expected true or false or a whole number, got "x"')
+
+
+def test_what_a_settings_sink_is_made_from(tmp_path: Path) -> None:
+    sink = settings(tmp_path, DATABASE + 'sinks.x = { type = "memory", order = "key", client = { a = 1 } }').sinks["x"]
+    assert sink.sink_class(sink.config).config == SinkConfig("x", sink.options, 10.0, ordered=True, client={"a": 1})

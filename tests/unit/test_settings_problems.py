@@ -151,7 +151,7 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     assert found[0].startswith('environment RELAY_COLOUR: expected a known name (the nearest is "RELAY_ROUTES")')
     assert [line.split(": ")[1] for line in found[1:]] == [
         "colour",
-        *("database.url", "database.timout"),
+        *("database.timout", "database.url"),
         *("sinks.a.workers", "sinks.a.lease", "sinks.a.keep", "sinks.b.max_attempts", "sinks.b.type"),
         *("routes[0].sink", "routes[0].kind", "routes[0].share"),
     ]
