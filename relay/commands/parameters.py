@@ -39,5 +39,5 @@ def moment(text: str) -> timedelta | datetime:
                 f'expected {no_duration}, or a time such as 2026-01-31T12:00:00Z, got "{text}"'
             ) from None
     if time.tzinfo is None:
-        raise click.BadParameter(f'expected a time with its zone, such as {text}Z or {text}+02:00, got "{text}"')
+        raise click.BadParameter(f'expected a time with its zone, such as 2026-01-31T12:00:00+02:00, got "{text}"')
     return time

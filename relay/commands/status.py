@@ -23,7 +23,7 @@ TITLES = ("SINK", "DUE", "SCHEDULED", "CLAIMED", "DEAD", "OLDEST DUE", "PAUSED",
 @click.option(
     "--interval", type=duration, default="1s", show_default=True, help="With --watch: time between two looks."
 )
-@click.option("--check", is_flag=True, help="Exit code 3 when a person should look: see below.")
+@click.option("--check", is_flag=True, help="Exit code 3 when a person should look: see above.")
 @click.option(
     "--max-age", type=duration, default="60s", show_default=True, help="With --check: longest a message may be due."
 )
