@@ -1,0 +1,1 @@
+delete from relay.dead where id = any(%(ids)s)

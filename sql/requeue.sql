@@ -1,0 +1,21 @@
+-- Put dead messages back under their ids, in their order place. The shard is left to the trigger: the sink may have
+-- others by now. Where a live message has the dedupe_key the trigger refuses, and the dead one stays what it is.
+with batch as (
+  select * from relay.dead where id = any(%(ids)s) order by id for update
+), moved as (
+  insert into relay.outbox (id, sink, kind, key, payload, body, headers, message_id, due_at, max_attempts, dedupe_key,
+                            prior_tokens, last_error, past_errors, created_at)
+  overriding system value
+  select id, sink, kind, key, payload, body, headers, message_id, clock_timestamp(), max_attempts, dedupe_key,
+         prior_tokens, error,
+         past_errors || format('%%s, after %%s attempts: %%s',
+                               to_char(died_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), attempts, error),
+         created_at
+    from batch
+   order by id
+      on conflict do nothing
+  returning id
+), gone as (
+  delete from relay.dead where id = any(array(select id from moved)) returning id
+)
+select (select count(*) from batch), (select count(*) from gone)
