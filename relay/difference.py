@@ -21,6 +21,7 @@ class SinkRow(NamedTuple):
     shards: int
     max_attempts: int
     hand_over: bool
+    strict: bool
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -98,7 +99,7 @@ def _by_key(rows: Iterable[T]) -> Mapping[tuple[Any, ...], T]:
 def _sink_row(sink: SinkSettings) -> SinkRow:
     # Whichever sink has such an option means the same by it: "relay" keeps scheduled messages here until they are due.
     hand_over = getattr(sink.options, "schedule", "relay") != "relay"
-    return SinkRow(sink.name, sink.shards, sink.max_attempts, hand_over)
+    return SinkRow(sink.name, sink.shards, sink.max_attempts, hand_over, sink.strict)
 
 
 def _route_row(route: Route) -> RouteRow:

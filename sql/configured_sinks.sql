@@ -1,1 +1,1 @@
-select name, shards, max_attempts, hand_over from relay.sinks
+select name, shards, max_attempts, hand_over, strict from relay.sinks

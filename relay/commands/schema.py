@@ -109,7 +109,7 @@ def _sign(old: object, new: object) -> str:
 def _facts(row: Any) -> dict[str, Any]:
     """A sink's or a route's, in the words of the configuration file."""
     if "kind" not in row._fields:
-        return {"sink": row.name, "shards": row.shards, "max_attempts": row.max_attempts, "hand_over": row.hand_over}
+        return {"sink": row.name, **{name: value for name, value in row._asdict().items() if name != "name"}}
     return {"kind": row.kind, "sink": row.sink, "share": [row.lo, row.hi], "shadow": row.shadow}
 
 
