@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any
 
@@ -54,13 +55,8 @@ class RedisConnection:
         Raises:
             SinkUnavailable: it cannot be reached now.
         """
+        self._pool.release(self._connect())
         client = redis.Redis(connection_pool=self._pool)
-        try:
-            client.ping()
-        except redis.exceptions.NoPermissionError:
-            pass  # It answers; what this user may do shows when it sends.
-        except redis.RedisError as error:
-            raise SinkUnavailable(describe(error), unknown=False) from error
         warn_of_eviction(eviction_policy(client))
         self.largest_argument = _largest_argument(client)
 
@@ -72,20 +68,26 @@ class RedisConnection:
                 call looks the address up again and logs in again: a demoted primary keeps its sockets open.
             redis.exceptions.NoScriptError: the script is not loaded; nothing was done.
         """
-        try:
-            connection = self._pool.get_connection()
-        except redis.RedisError as error:
-            raise SinkUnavailable(describe(error), unknown=False) from error
+        connection = self._connect()
+        left = False
         try:
             connection.send_packed_command([packed])
+            left = True
             return connection.read_response()
         except redis.exceptions.NoScriptError:
             raise
         except redis.RedisError as error:
             connection.disconnect()
-            raise SinkUnavailable(describe(error), unknown=not refused(error)) from error
+            # A request that did not leave as a whole is none: the server waits for its last byte.
+            raise SinkUnavailable(describe(error), unknown=left and not refused(error)) from error
         finally:
             self._pool.release(connection)
+
+    def _connect(self) -> Any:
+        try:
+            return self._pool.get_connection()
+        except redis.RedisError as error:
+            raise SinkUnavailable(describe(error), unknown=False) from error
 
     def drop(self) -> None:
         """Close the connection; the next call makes a new one."""
@@ -113,6 +115,7 @@ def _pool(url: str, config: SinkConfig) -> redis.ConnectionPool:
         "socket_timeout": config.send_timeout,
         "socket_connect_timeout": config.send_timeout,
         "retry": Retry(NoBackoff(), 0),
+        "redis_connect_func": _greet,
         "decode_responses": False,
     }
     try:
@@ -121,6 +124,15 @@ def _pool(url: str, config: SinkConfig) -> redis.ConnectionPool:
     except (TypeError, ValueError, redis.RedisError) as error:
         raise ValueError(f"options that redis-py knows, in client or in the URL ({error})") from None
     return pool
+
+
+def _greet(connection: Any) -> None:
+    """redis-py's own handshake and a PING: a server that loads, or wants a login, says so before it gets a batch."""
+    connection.on_connect()
+    connection.send_command("PING", check_health=False)
+    # Denied is an answer too: what this user may do shows when it sends.
+    with suppress(redis.exceptions.NoPermissionError):
+        connection.read_response()
 
 
 def eviction_policy(client: redis.Redis) -> str:

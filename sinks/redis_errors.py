@@ -56,9 +56,12 @@ def describe(error: BaseException | str) -> str:
 
 def refused(error: redis.RedisError) -> bool:
     """Whether the server said no before it did anything. False: the command may have been carried out."""
-    if type(error) in _CODE_OF_CLASS:
+    text = str(error)
+    if "user_script" in text:  # It began to run: the fenced script itself catches what it must.
+        return False
+    if type(error) in _CODE_OF_CLASS or text.startswith("Protocol error"):
         return True
-    return isinstance(error, redis.ResponseError) and bool(_SERVER.search(str(error)) or _DENIED.search(str(error)))
+    return isinstance(error, redis.ResponseError) and bool(_SERVER.search(text) or _DENIED.search(text))
 
 
 def outcome_of(error: str, key: str) -> Outcome:

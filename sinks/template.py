@@ -78,7 +78,7 @@ class Template:
         return core_schema.json_or_python_schema(
             json_schema=parsed,
             python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), parsed], mode="left_to_right"),
-            serialization=core_schema.to_string_ser_schema(),
+            serialization=core_schema.to_string_ser_schema(when_used="always"),
         )
 
 

@@ -1,0 +1,3 @@
+import pytest
+
+pytest.register_assert_rewrite("sinks.testing", "sinks.testing_fenced")
