@@ -30,7 +30,7 @@ def apply(database: Database, settings: Settings, *, say: Say = lambda text: Non
         say: told what it waits for.
 
     Raises:
-        UsageError: the file has a route twice.
+        UsageError: the file has a route twice, or no sink at all.
         RelayError: messages would be left without their sink or in a wrong shard; nothing was changed.
     """
     changes = difference(database.query, settings)

@@ -71,8 +71,11 @@ def difference(query: Query, settings: Settings) -> Difference:
         query: runs a statement and gives its rows.
 
     Raises:
-        UsageError: the file has a route twice.
+        UsageError: the file has a route twice, or no sink at all while the database has some.
     """
+    there = list(map(SinkRow._make, query(statement("configured_sinks"))))
+    if there and not settings.sinks:
+        raise UsageError("expected sinks in the configuration, got none: is it the right file, and where it should be?")
     sinks = [_sink_row(sink) for sink in settings.sinks.values()]
     routes = [_route_row(route) for route in settings.routes]
     if len(_by_key(routes)) < len(routes):
@@ -81,7 +84,7 @@ def difference(query: Query, settings: Settings) -> Difference:
             f"expected one route for kind {twice.kind}, sink {twice.sink} and share from {twice.lo}, got several"
         )
     return Difference(
-        _changes(map(SinkRow._make, query(statement("configured_sinks"))), sinks),
+        _changes(there, sinks),
         _changes(map(RouteRow._make, query(statement("configured_routes"))), routes),
     )
 
