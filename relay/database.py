@@ -32,6 +32,17 @@ PASSING_CLASSES = ("08", "40", "53", "57", "58")
 PASSING_CODES = ("25006", "25P03", "55006", "55P03", "26000", "XX000")
 
 
+SESSION_OPTIONS = (
+    # A role may have another default, and each statement of ours is written for this one.
+    r"-c default_transaction_isolation=read\ committed",
+    # A plan that is made while the queue is empty is kept when it is full: it must not be one that reads all of it.
+    "-c enable_seqscan=off",
+    "-c enable_bitmapscan=off",
+    "-c jit=off",
+)
+"""Through a pooler none of these can be set; there, nothing is prepared and every plan is made for the moment."""
+
+
 class _Connection(psycopg.Connection[Any]):
     """A connection whose every wait for the server ends."""
 
@@ -159,9 +170,7 @@ def _conninfo(url: str, *, timeout: float, name: str, pooled: bool) -> str:
         "keepalives_count": 3,
     }
     if not pooled:
-        # A role may have another default: each statement of ours is written for this one.
-        isolation = r"-c default_transaction_isolation=read\ committed"
-        ours["options"] = f"{given.pop('options', None) or ''} {isolation}".strip()
+        ours["options"] = " ".join(filter(None, [given.pop("options", None), *SESSION_OPTIONS]))
     return make_conninfo("", **{**ours, **given})
 
 

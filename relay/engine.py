@@ -11,6 +11,7 @@ Duties of an `Engine`, which one thread runs:
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
@@ -19,15 +20,15 @@ import structlog
 
 from relay.backoff import Backoff
 from relay.circuit import Circuit
+from relay.claim import Claim, LostClaim
 from relay.errors import RelayError
 from relay.leases import Lease, Leases
 from relay.metrics import Metrics
-from relay.scan import Scan
+from relay.rows import RowClaims
 from relay.settings import SinkSettings
+from relay.shards import ShardClaims
 from relay.stopping import Stopping
-from relay.store import Claim, Store, Verdict
-from relay.verdict import Destinations, judge
-from sinks.base import Batch, ClaimRevoked, Outcome, Sink, SinkUnavailable
+from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
 
 log = structlog.get_logger("relay")
 
@@ -39,11 +40,10 @@ class Engine:
 
     Args:
         settings: the sink's settings.
-        store: its own gateway; no other thread uses it.
+        claims: its own way to claim and settle; no other thread uses it.
         sink: its own sender.
         circuit: shared by the sink's workers in this process.
         leases: shared by all threads; the heartbeat keeps what is in it.
-        worker: how the claims are signed.
         stopping: says when to stop.
     """
 
@@ -51,54 +51,52 @@ class Engine:
         self,
         settings: SinkSettings,
         *,
-        store: Store,
+        claims: RowClaims | ShardClaims,
         sink: Sink,
         circuit: Circuit,
         leases: Leases,
-        worker: str,
         stopping: Stopping,
         metrics: Metrics,
     ) -> None:
         self.name = settings.name
         self._settings = settings
-        self._store = store
+        self._claims = claims
         self._sink = sink
         self._circuit = circuit
         self._leases = leases
-        self._worker = worker
         self._stopping = stopping
         self._metrics = metrics
-        self._scan = Scan(settings.batch_messages, settings.batch_bytes)
-        self._destinations = Destinations()
         self._database_backoff = Backoff(0.1, 5.0)
         self._open = False
         self._settled: list[UUID] = []
-        self.claims = 0
+        self.claimed = 0
         """How many claims were not empty since the start."""
         self.trouble: str | None = None
         """What the database refused last; None while it works."""
 
     def run_once(self) -> float | None:
         """One round. Returns seconds until another makes sense; None where there was nothing to do."""
-        limit = self._circuit.allowance(self, self._scan.limit)
+        limit = self._circuit.allowance(self, self._settings.batch_messages)
         if limit == 0:
             return self._circuit.wait()
         if not self._open and not self._open_sink():
             return self._circuit.wait()
         asked_at = time.monotonic()
-        claim = self._database(lambda: self._claim(limit), "claim")
+        try:
+            claim = self._database(lambda: self._claims.claim(limit), "claim")
+        except RelayError:
+            return self._database_backoff.next()
         if claim is None:
-            if self.trouble is None:
-                self._circuit.worked(self._settings.batch_messages)
-            return None if self.trouble is None else self._database_backoff.next()
-        self.claims += 1
+            self._circuit.worked(self._settings.batch_messages)
+            return None
+        self.claimed += 1
         with self._leases.holding(claim, self._settings.lease, asked_at) as lease:
             self._deliver(claim, lease)
         return 0.0
 
     def close(self) -> None:
         self._sink.close()
-        self._store.database.close()
+        self._claims.close()
 
     def _open_sink(self) -> bool:
         try:
@@ -110,23 +108,11 @@ class Engine:
         self._open = True
         return True
 
-    def _claim(self, limit: int) -> Claim | None:
-        claim = self._store.claim_rows(
-            self.name,
-            self._worker,
-            messages=limit,
-            size=self._settings.batch_bytes,
-            lease=self._settings.lease,
-            after=self._scan.start(),
-        )
-        self._scan.found(claim)
-        return claim
-
     def _deliver(self, claim: Claim, lease: Lease) -> None:
         batch = Batch(claim.token, claim.messages, claim.claimed_us, tuple(self._settled), lease.lost)
         started = time.monotonic()
         try:
-            outcomes, certain = self._send(batch, lease)
+            outcomes, certain = self._send(batch, lease) if claim.messages else ((), True)
         except ClaimRevoked:
             self._lost(claim, "the broker knows a later claim")
             return
@@ -174,13 +160,12 @@ class Engine:
             return outcomes, certain
 
     def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool) -> None:
-        verdict, trouble = judge(claim, outcomes, self._settings.max_attempts, self._destinations)
-        if trouble is None:
+        verdict = self._claims.judge(claim, outcomes)
+        if verdict.trouble is None:
             self._worked()
         else:
-            self._broken(trouble)
-        backoff = (self._settings.backoff.base, self._settings.backoff.max)
-        if not self._insist(lambda: self._store.settle(claim, verdict, backoff=backoff)):
+            self._broken(verdict.trouble)
+        if not self._insist(lambda: self._claims.settle(claim, verdict)):
             self._lost(claim, "it was gone at the settle")
             return
         if certain:
@@ -194,43 +179,43 @@ class Engine:
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sink.fenced
-        if not self._insist(lambda: self._store.release(claim, unknown=unknown, reason=reason)):
+        if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=reason)):
             self._lost(claim, "it was gone at the release")
 
     def _crashed(self, claim: Claim, error: BaseException) -> None:
         """A sink raised what it should not. Who is guilty is known only once a message is claimed alone."""
         reason = f"{type(error).__name__} in the sink"
-        log.error("sink failed", sink=self.name, count=len(claim.messages), error=type(error).__name__, exc_info=error)
+        # Where it happened, but not its text: that may quote a payload.
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{place.filename}:{place.lineno}"
+        log.error("sink failed", sink=self.name, count=len(claim.messages), error=type(error).__name__, where=where)
         if len(claim.messages) == 1:
-            message = claim.messages[0]
-            attempts = claim.max_attempts[0] or self._settings.max_attempts
-            verdict = Verdict([], [], [], [])
-            if message.attempts >= attempts:
-                verdict.dead.append((message.id, reason))
-            else:
-                verdict.retry.append((message.id, reason, 0.0))
-            backoff = (self._settings.backoff.base, self._settings.backoff.max)
-            self._insist(lambda: self._store.settle(claim, verdict, backoff=backoff))
+            verdict = self._claims.judge(claim, [Retry(reason)])
+            self._insist(lambda: self._claims.settle(claim, verdict))
         else:
-            self._insist(lambda: self._store.release(claim, unknown=True, reason=reason))
+            self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason))
 
-    def _insist(self, write: Callable[[], bool]) -> bool:
-        """Write until the database takes it, or until the process has to go."""
+    def _insist(self, write: Callable[[], None]) -> bool:
+        """Write until the database takes it, or until the process has to go; False where the claim is not ours."""
         while True:
-            done = self._database(write, "settle")
-            if done is not None:
-                return done
-            if self._stopping.wait_at_once(self._database_backoff.next()):
+            try:
+                self._database(write, "settle")
+            except LostClaim:
                 return False
+            except RelayError:
+                if self._stopping.wait_at_once(self._database_backoff.next()):
+                    return False
+            else:
+                return True
 
-    def _database(self, work: Callable[[], T], what: str) -> T | None:
+    def _database(self, work: Callable[[], T], step: str) -> T:
         try:
             result = work()
         except RelayError as error:
             if self.trouble != str(error):
                 self.trouble = str(error)
-                log.error("database refused", sink=self.name, step=what, reason=self.trouble)
-            return None
+                log.error("database refused", sink=self.name, step=step, reason=self.trouble)
+            raise
         if self.trouble is not None:
             log.info("database works again", sink=self.name)
             self.trouble = None

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from relay.store import Claim
+from relay.claim import Claim
 
 
 class Lease:

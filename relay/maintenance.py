@@ -14,6 +14,7 @@ import structlog
 from relay.backoff import Backoff
 from relay.errors import RelayError
 from relay.metrics import Metrics
+from relay.shards import let_due_key_go
 from relay.stopping import Stopping
 from relay.store import Store
 
@@ -76,7 +77,7 @@ class Maintenance:
     def tick(self) -> float:
         """One round; returns seconds until the next."""
         self._say_alive()
-        woken = self._reap() + self._promote()
+        woken = self._reap() + self._promote() + self._let_keys_go()
         if woken:
             self._wake()
         due = self._store.next_due()
@@ -101,6 +102,12 @@ class Maintenance:
             self._metrics.reaped(sink, messages)
             log.warning("claim reaped", sink=sink, owner=worker, count=messages)
         return freed
+
+    def _let_keys_go(self) -> int:
+        keys = 0
+        while not self._stopping.is_set() and let_due_key_go(self._store.database):
+            keys += 1
+        return keys
 
     def _say_alive(self) -> None:
         says = (self._is_idle(), dict(self._circuits()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from relay.store import Verdict
+from relay.claim import Verdict
 
 
 class Metrics:
@@ -31,7 +31,7 @@ class Metrics:
         held = sum(len(ids) for _, _, ids in verdict.held)
         counts = {
             "delivered": len(verdict.delivered),
-            "retried": len(verdict.retry),
+            "retried": len(verdict.retry) + len(verdict.stuck),
             "dead": len(verdict.dead),
             "held": held,
         }

@@ -9,8 +9,7 @@ last such look was.
 from __future__ import annotations
 
 import time
-
-from relay.store import Claim
+from collections.abc import Mapping
 
 FULL_SCAN_SHARE = 0.05
 """Part of the time that full scans may take."""
@@ -22,36 +21,41 @@ class Scan:
     Args:
         messages: most messages a claim.
         size: most bytes a claim.
+        shards: how many index ranges there are.
     """
 
-    def __init__(self, messages: int, size: int) -> None:
+    def __init__(self, messages: int, size: int, shards: int = 1) -> None:
         self._messages = messages
         self._size = size
-        self._after = 0
-        self._highest = 0
+        self._after = [0] * shards
+        self._highest = [0] * shards
         self._full_at = 0.0
+        self._full = False
         self._started = 0.0
         self.limit = messages
-        """How many rows are worth locking: fewer while messages are so big that bytes decide."""
+        """How many rows are worth locking or reading: fewer while messages are so big that bytes decide."""
 
-    def start(self) -> int:
-        """The id after which to look; 0 = everywhere."""
+    def start(self) -> list[int]:
+        """For each shard the id after which to look; 0 = everywhere."""
         self._started = time.monotonic()
-        if self._started >= self._full_at:
-            self._full_at = 0.0
-            return 0
-        return self._after
+        self._full = self._started >= self._full_at
+        return [0] * len(self._after) if self._full else list(self._after)
 
-    def found(self, claim: Claim | None) -> None:
-        """Take note of what the scan found."""
-        now = time.monotonic()
-        if self._full_at == 0.0:
+    def found(self, last: Mapping[int, int], messages: int, size: int) -> None:
+        """Take note of what the scan found: the last id of each shard, how many messages, how many bytes."""
+        if self._full:
+            now = time.monotonic()
             self._full_at = now + (now - self._started) * (1 / FULL_SCAN_SHARE - 1)
-        if claim is None:
-            # Nothing lies after the hint, wherever it stood.
-            self._after = self._highest
+        if not last:
+            # Nothing lies after the hints, wherever they stood.
+            self._after = list(self._highest)
             return
-        self._after = claim.messages[-1].id
-        self._highest = max(self._highest, self._after)
-        by_bytes = claim.size * 2 > self._size
-        self.limit = min(self._messages, 2 * len(claim.messages)) if by_bytes else self._messages
+        for shard, message_id in last.items():
+            self._after[shard] = message_id
+            self._highest[shard] = max(self._highest[shard], message_id)
+        by_bytes = size * 2 > self._size
+        self.limit = min(self._messages, 2 * messages) if by_bytes else self._messages
+
+    def go_back(self, shard: int, message_id: int) -> None:
+        """This message is ready again."""
+        self._after[shard] = min(self._after[shard], message_id - 1)

@@ -33,8 +33,10 @@ from relay.listener import Listener
 from relay.maintenance import Maintenance
 from relay.metrics import Metrics
 from relay.poll import Poll
+from relay.rows import RowClaims
 from relay.schema import check_version
 from relay.settings import Settings, SinkSettings
+from relay.shards import ShardClaims
 from relay.stopping import Stopping
 from relay.store import Store
 from sinks.base import SinkConfig
@@ -171,13 +173,13 @@ class Service:
     def _give_back(self) -> None:
         """Release what is still being sent, so that another relay takes it now and not after the lease."""
         self._stopping.stop_at_once()
-        fenced = {sink.name: sink.sink_class.fenced for sink in self._sinks}
-        store = Store(self._database("stop", 2.0))
+        database = self._database("stop", 2.0)
         for lease in self._leases.held():
             claim = lease.claim
             lease.lose()
+            claims = _claims(database, self._settings.sinks[claim.sink], self.worker)
             try:
-                store.release(claim, unknown=fenced[claim.sink], reason="the relay was stopped during the send")
+                claims.release(claim, unknown=True, reason="the relay was stopped during the send")
                 log.warning("claim given back", sink=claim.sink, count=len(claim.messages))
             except RelayError as error:
                 log.warning("claim left to its lease", sink=claim.sink, count=len(claim.messages), reason=str(error))
@@ -204,13 +206,13 @@ class Service:
 
     def _poll(self, sink: SinkSettings, number: int) -> Poll:
         config = SinkConfig(sink.name, sink.options, sink.send_timeout, sink.ordered, sink.client)
+        database = self._database(f"{sink.name}/{number}")
         engine = Engine(
             sink,
-            store=Store(self._database(f"{sink.name}/{number}")),
+            claims=_claims(database, sink, f"{self.worker}:{sink.name}/{number}"),
             sink=sink.sink_class(config),
             circuit=self._circuits[sink.name],
             leases=self._leases,
-            worker=f"{self.worker}:{sink.name}/{number}",
             stopping=self._stopping,
             metrics=self._metrics,
         )
@@ -246,7 +248,7 @@ class Service:
             poll.wake()
 
     def _is_idle(self) -> bool:
-        now, claims = time.monotonic(), sum(poll.engine.claims for poll in self._polls)
+        now, claims = time.monotonic(), sum(poll.engine.claimed for poll in self._polls)
         then, before = self._last_claims
         if now - then >= 1.0:
             self._busy = (claims - before) / (now - then) > BUSY_CLAIMS_PER_S
@@ -258,3 +260,7 @@ class Service:
 
     def _ready(self) -> bool:
         return bool(self._threads) and all(poll.engine.trouble is None for poll in self._polls)
+
+
+def _claims(database: Database, sink: SinkSettings, worker: str) -> RowClaims | ShardClaims:
+    return ShardClaims(database, sink, worker) if sink.ordered else RowClaims(database, sink, worker)

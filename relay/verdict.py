@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from relay.backoff import Backoff
-from relay.store import Claim, Verdict
+from relay.claim import Claim, Verdict
 from sinks.base import DELIVERED, Delivered, Hold, Outcome, Reject, Retry
 
 FIRST_HOLD_S = 1.0
@@ -28,20 +28,16 @@ class Destinations:
         return {name: self._unwell.setdefault(name, Backoff(FIRST_HOLD_S, LONGEST_HOLD_S)).next() for name in names}
 
 
-def judge(
-    claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinations: Destinations
-) -> tuple[Verdict, str | None]:
-    """What to write back, and why the whole sink is unwell (None: it is not).
+def judge(claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinations: Destinations) -> Verdict:
+    """What to write back.
 
     Args:
         max_attempts: for messages that name none.
     """
-    if all(outcome is DELIVERED for outcome in outcomes):
-        destinations.delays(())
-        return Verdict(list(range(len(outcomes))), [], [], []), None
-    verdict = Verdict([], [], [], [])
-    trouble: str | None = None
     delays = destinations.delays(outcomes)
+    if not delays and all(outcome is DELIVERED for outcome in outcomes):
+        return Verdict(delivered=list(range(len(outcomes))))
+    verdict = Verdict()
     held: dict[tuple[float, str], list[int]] = {}
     for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
         match outcome:
@@ -55,11 +51,11 @@ def judge(
             case Reject(reason):
                 verdict.dead.append((message.id, reason))
             case Hold(reason, None):
-                trouble = trouble or reason
+                verdict.trouble = verdict.trouble or reason
                 held.setdefault((0.0, reason), []).append(message.id)
             case Hold(reason, destination):
-                held.setdefault((delays[destination], reason), []).append(message.id)
+                held.setdefault((delays[str(destination)], reason), []).append(message.id)
             case _:
                 assert_never(outcome)
     verdict.held.extend((delay, reason, ids) for (delay, reason), ids in held.items())
-    return verdict, trouble
+    return verdict

@@ -1,12 +1,13 @@
--- Give messages up: they leave the queue and wait for a person.
+-- Give messages up: they leave the queue and wait for a person. (mark, uncounted: as in settle_retry.sql.)
 with gone as (
   delete from relay.outbox
    where sink = %(sink)s and shard = any(%(shards)s) and run_at is null
-     and id = any(%(ids)s) and claim_token = %(token)s
+     and id = any(%(ids)s) and claim_token is not distinct from %(mark)s
   returning *
 )
 insert into relay.dead (id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
                         dedupe_key, prior_tokens, error, past_errors, created_at)
-select id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
+select id, sink, shard, kind, key, payload, body, headers, message_id,
+       least(attempts, 2147483646) + %(uncounted)s, max_attempts,
        dedupe_key, prior_tokens, (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], past_errors, created_at
   from gone

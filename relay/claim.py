@@ -1,0 +1,119 @@
+"""A claim, and what a settle writes back about it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Buffer, Dumper
+
+from relay.database import us_since_1970
+from sinks.base import Message
+
+NO_HEADERS: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Messages under one lease of ours, in id order."""
+
+    token: UUID
+    sink: str
+    messages: list[Message]
+    """To be sent."""
+    places: list[bytes]
+    """Where each row is (ctid), in the order of `messages`."""
+    max_attempts: list[int | None]
+    claimed_us: int
+    size: int
+    """Bytes of all payloads and bodies."""
+    shards: tuple[int, ...] = (0,)
+    """The shards that are claimed as a whole; (0,) for single rows."""
+    shard_of: list[int] = field(default_factory=list)
+    """Shard of each message; empty for single rows."""
+    waiting: list[tuple[int, Message]] = field(default_factory=list)
+    """Shard and message: not to be sent, as an earlier message of its key waits."""
+    exhausted: list[tuple[int, Message]] = field(default_factory=list)
+    """Shard and message: not to be sent, as its last attempt died with its relay."""
+    stuck: frozenset[str] = frozenset()
+    """Keys among `messages` with a row in relay.stuck_keys."""
+
+    @property
+    def ids(self) -> list[int]:
+        return [message.id for message in self.messages]
+
+
+class LostClaim(Exception):
+    """The claim is no longer ours: the transaction that found out must not write anything."""
+
+
+@dataclass(slots=True)
+class StuckKey:
+    """A key that may not go on."""
+
+    shard: int
+    key: str
+    first: int
+    """Id of its first message that was not delivered."""
+    attempts: int
+    after: float
+    """Seconds that it waits at least; infinite backoff is `blocked`."""
+    reason: str
+    counted: bool = True
+    blocked: bool = False
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a settle writes back, by what becomes of the messages."""
+
+    delivered: list[int] = field(default_factory=list)
+    """Positions in the claim."""
+    retry: list[tuple[int, str, float]] = field(default_factory=list)
+    """Message id, reason, at least so many seconds from now."""
+    dead: list[tuple[int, str]] = field(default_factory=list)
+    """Message id, reason."""
+    held: list[tuple[float, str, list[int]]] = field(default_factory=list)
+    """Seconds to wait, reason, message ids; the attempt does not count."""
+    stuck: list[StuckKey] = field(default_factory=list)
+    """Ordered sinks: keys whose first message was not delivered, or whose death blocks them."""
+    waiting: list[tuple[int, Message]] = field(default_factory=list)
+    """Ordered sinks: shard and message that waits for an earlier one of its key."""
+    progressed: set[tuple[int, str]] = field(default_factory=set)
+    """Ordered sinks: shard and stuck key of which everything that was sent is done with."""
+    trouble: str | None = None
+    """Why the whole sink is unwell; None: it is not."""
+
+
+class Places(list[bytes]):
+    """Row places as they came, for `ctid = any(…)`."""
+
+
+class _PlacesDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1010  # tid[]
+
+    def dump(self, obj: Any) -> Buffer:
+        head = struct.pack("!iiIii", 1, 0, 27, len(obj), 1)
+        return head + b"".join([b"\x00\x00\x00\x06" + place for place in obj])
+
+
+psycopg.adapters.register_dumper(Places, _PlacesDumper)
+
+
+def message_of(row: Sequence[Any]) -> Message:
+    """The message in a row of claim_rows.sql or read_shards.sql; a row's place comes first and is left out."""
+    return Message(
+        row[1], row[2], row[3], row[4], row[5], row[6] or NO_HEADERS, row[7], row[8], us_since_1970(row[9]),
+        tuple(row[10] or ()),
+    )  # fmt: skip
+
+
+def size_of(rows: Sequence[Sequence[Any]]) -> int:
+    """Bytes of the payloads and bodies in such rows."""
+    return sum(len(row[4] or b"") + len(row[5] or b"") for row in rows)

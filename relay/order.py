@@ -1,0 +1,109 @@
+"""Order by key: from what a sink said to what the database is told, for sinks that promise it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from relay.claim import Claim, StuckKey, Verdict
+from relay.settings import SinkSettings
+from relay.verdict import Destinations
+from sinks.base import DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry
+
+EXHAUSTED = "its last attempt was not finished: the relay that held it was gone for longer than the lease"
+
+
+def judge_ordered(
+    claim: Claim, outcomes: Sequence[Outcome], settings: SinkSettings, destinations: Destinations
+) -> Verdict:
+    """What to write back. After a key's first message that is not delivered, its later ones count as not sent."""
+    if not (claim.waiting or claim.exhausted or claim.stuck) and all(outcome is DELIVERED for outcome in outcomes):
+        destinations.delays(())
+        return Verdict(delivered=list(range(len(outcomes))))
+    judge = _Judge(claim, settings, destinations.delays(outcomes))
+    for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
+        judge.message(position, claim.shard_of[position], message, outcome)
+    for shard, message in claim.exhausted:
+        judge.exhausted(shard, message)
+    verdict = judge.verdict
+    verdict.waiting.extend(claim.waiting)
+    verdict.progressed = {(shard, key) for shard, key in judge.passed if key not in judge.unfinished}
+    return verdict
+
+
+class _Judge:
+    """Goes through one claim's messages in id order."""
+
+    def __init__(self, claim: Claim, settings: SinkSettings, delays: dict[str, float]) -> None:
+        self.verdict = Verdict()
+        self.left: set[str] = set()
+        """Keys whose remaining messages stay ready, to be claimed again."""
+        self.passed: set[tuple[int, str]] = set()
+        """Stuck keys of which something is done with."""
+        self.unfinished: set[str] = set()
+        """Keys of which something still has to be sent before others may be let go."""
+        self._claim = claim
+        self._settings = settings
+        self._delays = delays
+        self._waits: set[str] = set()
+
+    def message(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
+        key = message.key
+        if key in self._waits:
+            self.verdict.waiting.append((shard, message))
+        elif key not in self.left:
+            self._judge(position, shard, message, outcome)
+
+    def _judge(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
+        key = message.key
+        match outcome:
+            case Delivered():
+                self.verdict.delivered.append(position)
+                self._done_with(shard, key)
+            case Retry(reason, after):
+                if message.attempts >= (self._claim.max_attempts[position] or self._settings.max_attempts):
+                    self._dead(shard, message, reason)
+                elif key is None:
+                    self.verdict.retry.append((message.id, reason, after))
+                else:
+                    self._stuck(StuckKey(shard, key, message.id, message.attempts, after, reason))
+            case Reject(reason):
+                self._dead(shard, message, reason)
+            case Hold(reason, None):
+                self.verdict.trouble = self.verdict.trouble or reason
+                if key is not None:
+                    self.left.add(key)
+                    self.unfinished.add(key)
+            case Hold(reason, destination):
+                delay = self._delays[str(destination)]
+                if key is None:
+                    self.verdict.held.append((delay, reason, [message.id]))
+                else:
+                    self._stuck(StuckKey(shard, key, message.id, 0, delay, reason, counted=False))
+            case _:
+                assert_never(outcome)
+
+    def exhausted(self, shard: int, message: Message) -> None:
+        """A message that is dead without having been sent again."""
+        if message.key not in self._waits and message.key not in self.left:
+            self._dead(shard, message, EXHAUSTED)
+
+    def _done_with(self, shard: int, key: str | None) -> None:
+        if key in self._claim.stuck and key is not None:
+            self.passed.add((shard, key))
+
+    def _dead(self, shard: int, message: Message, reason: str) -> None:
+        self.verdict.dead.append((message.id, reason))
+        if message.key is None:
+            return
+        if self._settings.after_dead == "block":
+            self._stuck(StuckKey(shard, message.key, message.id, 0, 0.0, reason, blocked=True))
+        else:
+            # It was not sent, so neither was what came after it; that is ready and goes with the next claim.
+            self.left.add(message.key)
+            self._done_with(shard, message.key)
+
+    def _stuck(self, key: StuckKey) -> None:
+        self.verdict.stuck.append(key)
+        self._waits.add(key.key)
+        self.unfinished.add(key.key)

@@ -1,0 +1,131 @@
+"""Claims of single rows, for sinks without order: each row is marked with the claim's token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from relay.claim import Claim, LostClaim, Places, Verdict, message_of, size_of
+from relay.database import Database, us_since_1970
+from relay.scan import Scan
+from relay.settings import SinkSettings
+from relay.statements import statement
+from relay.verdict import Destinations, judge
+from sinks.base import Outcome
+
+
+class RowClaims:
+    """Claims, judges and settles for one worker of one unordered sink.
+
+    Raises:
+        DatabaseUnavailable: from `claim`, `settle`, `release`: try again later.
+        RelayError: from the same: a person has to do something.
+    """
+
+    def __init__(self, database: Database, settings: SinkSettings, worker: str) -> None:
+        self._database = database
+        self._settings = settings
+        self._worker = worker
+        self._scan = Scan(settings.batch_messages, settings.batch_bytes)
+        self._destinations = Destinations()
+
+    def claim(self, limit: int) -> Claim | None:
+        """Claim up to `limit` free messages; None where there are none."""
+        token = uuid4()
+        rows = self._database.query(
+            statement("claim_rows"),
+            {
+                "token": token,
+                "sink": self._settings.name,
+                "worker": self._worker,
+                "messages": min(limit, self._scan.limit),
+                "bytes": self._settings.batch_bytes,
+                "lease": self._settings.lease,
+                "after": self._scan.start()[0],
+            },
+        )
+        # The server answers in the order of the heap, which is mostly but not always that of the ids.
+        rows.sort(key=lambda row: row[1])
+        size = size_of(rows)
+        self._scan.found({0: rows[-1][1]} if rows else {}, len(rows), size)
+        if not rows:
+            return None
+        return Claim(
+            token=token,
+            sink=self._settings.name,
+            messages=[message_of(row) for row in rows],
+            places=[row[0] for row in rows],
+            max_attempts=[row[11] for row in rows],
+            claimed_us=us_since_1970(rows[0][12]),
+            size=size,
+        )
+
+    def judge(self, claim: Claim, outcomes: Sequence[Outcome]) -> Verdict:
+        """What to write back for what the sink said."""
+        return judge(claim, outcomes, self._settings.max_attempts, self._destinations)
+
+    def settle(self, claim: Claim, verdict: Verdict) -> None:
+        """End the claim and write its outcomes.
+
+        Raises:
+            LostClaim: it was lost, and nothing was written.
+        """
+        where = self._where(claim)
+        with self._database.transaction() as conn:
+            if conn.execute(statement("end_claim"), where).rowcount == 0:
+                raise LostClaim
+            if verdict.delivered:
+                places = Places(claim.places[position] for position in verdict.delivered)
+                gone = conn.execute(statement("delete_delivered"), {"token": claim.token, "places": places}).rowcount
+                if gone < len(verdict.delivered):
+                    ids = [claim.messages[position].id for position in verdict.delivered]
+                    conn.execute(statement("delete_delivered_by_id"), where | {"ids": ids})
+            if verdict.retry:
+                conn.execute(statement("settle_retry"), where | retry_params(verdict, self._settings))
+            if verdict.dead:
+                conn.execute(statement("settle_dead"), where | dead_params(verdict))
+            for delay, reason, ids in verdict.held:
+                held = {"ids": ids, "delay": delay, "unknown": False, "reason": reason}
+                conn.execute(statement("settle_release"), where | held)
+                self._scan.go_back(0, ids[0])
+
+    def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
+        """Give all of a claim back without counting the attempt. Raises as `settle` does."""
+        where = self._where(claim)
+        with self._database.transaction() as conn:
+            if conn.execute(statement("end_claim"), where).rowcount == 0:
+                raise LostClaim
+            held = {"ids": claim.ids, "delay": 0.0, "unknown": unknown, "reason": reason}
+            conn.execute(statement("settle_release"), where | held)
+            self._scan.go_back(0, claim.messages[0].id)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _where(self, claim: Claim) -> dict[str, Any]:
+        return {
+            "token": claim.token,
+            "mark": claim.token,
+            "uncounted": 0,
+            "sink": claim.sink,
+            "shards": list(claim.shards),
+        }
+
+
+def retry_params(verdict: Verdict, settings: SinkSettings) -> dict[str, Any]:
+    """For settle_retry.sql."""
+    ids, reasons, afters = (list(column) for column in zip(*verdict.retry, strict=True))
+    return {
+        "ids": ids,
+        "reasons": reasons,
+        "afters": afters,
+        "base": settings.backoff.base,
+        "max": settings.backoff.max,
+    }
+
+
+def dead_params(verdict: Verdict) -> dict[str, Any]:
+    """For settle_dead.sql."""
+    ids, reasons = (list(column) for column in zip(*verdict.dead, strict=True))
+    return {"ids": ids, "reasons": reasons}

@@ -1,0 +1,1 @@
+delete from relay.claims where token = %(token)s and ids = '{}'
