@@ -170,7 +170,8 @@ def _conninfo(url: str, *, timeout: float, name: str, pooled: bool) -> str:
         "keepalives_count": 3,
     }
     if not pooled:
-        ours["options"] = " ".join(filter(None, [given.pop("options", None), *SESSION_OPTIONS]))
+        theirs = given.pop("options", None)
+        ours["options"] = " ".join([*([str(theirs)] if theirs else []), *SESSION_OPTIONS])
     return make_conninfo("", **{**ours, **given})
 
 

@@ -35,7 +35,7 @@ class HttpServer:
         host, colon, port = address.rpartition(":")
         if not colon or not port.isdigit():
             raise UsageError(f"--http: expected HOST:PORT, got {address}")
-        metrics = make_wsgi_app(registry)
+        metrics: Callable[..., Iterable[bytes]] = make_wsgi_app(registry)
         checks = {"/healthz": healthy, "/readyz": ready}
 
         def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import Any, LiteralString, cast
 
 
 @cache
@@ -19,4 +19,5 @@ def folder() -> Path:
 def statement(name: str) -> LiteralString:
     """The text of ``sql/NAME.sql``."""
     # The files are part of the program, which is what LiteralString vouches for.
-    return cast(LiteralString, (folder() / f"{name}.sql").read_text(encoding="utf-8"))
+    text: Any = (folder() / f"{name}.sql").read_text(encoding="utf-8")
+    return cast(LiteralString, text)
