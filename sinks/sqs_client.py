@@ -5,6 +5,7 @@ Credentials, regions and endpoints are botocore's. Its retries are off: the rela
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import time
@@ -17,6 +18,7 @@ import boto3
 import botocore.session
 from botocore import exceptions as boto
 from botocore.config import Config
+from botocore.parsers import ResponseParserError
 
 from sinks.base import SinkConfig
 from sinks.sqs_errors import Cause, NotSent, Refused, Unanswered, describe
@@ -26,6 +28,10 @@ LARGEST_MESSAGE: Final = 2**20
 
 FRESH_S: Final = 300.0
 """How long a queue's URL and size limit are believed."""
+
+if logging.getLogger("botocore").level == logging.NOTSET:
+    # At DEBUG it would write whole requests: payloads never go into logs.
+    logging.getLogger("botocore").setLevel(logging.INFO)
 
 _SESSION_OPTIONS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_account_id", "profile_name")
 
@@ -156,7 +162,7 @@ def translated() -> Iterator[None]:
         raise Refused("NoCredentials", str(error)) from error
     except _NOT_SENT as error:
         raise NotSent(describe(str(error))) from error
-    except (*_UNANSWERED, boto.ResponseParserError) as error:
+    except (*_UNANSWERED, ResponseParserError) as error:
         raise Unanswered(describe(str(error))) from error
     except boto.BotoCoreError as error:
         raise NotSent(describe(str(error))) from error

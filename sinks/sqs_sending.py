@@ -191,6 +191,9 @@ class Sending:
     def _reconcile(self, call: list[Entry], answer: Mapping[str, Any]) -> None:
         taken = {str(entry.get("Id")) for entry in answer.get("Successful") or ()}
         failed = {str(entry.get("Id")): entry for entry in answer.get("Failed") or ()}
+        if not taken and not failed:
+            self._unanswered(call, Unanswered("the answer speaks of no message"))
+            return
         for number, entry in enumerate(call):
             told = failed.get(str(number))
             if told is not None:
@@ -199,7 +202,7 @@ class Sending:
             elif str(number) in taken:
                 outcome = DELIVERED
             else:
-                outcome = Hold("the answer does not speak of this message", entry.queue)
+                outcome = Hold("the answer does not speak of it, it may have arrived", entry.queue)
             self._outcomes[entry.position] = outcome
         self._ended(call)
 

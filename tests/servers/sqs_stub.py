@@ -45,6 +45,8 @@ class SqsStub:
     calls: list[Call] = field(default_factory=list)
     sent: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
     """What the queues took: queue name and entry, in the order of arrival, second copies on FIFO queues left out."""
+    taken: list[str] = field(default_factory=list)
+    """Bodies of all that the queues took, second copies on FIFO queues too."""
     most_at_once: int = 0
     """How many calls were in work at the same time, at most."""
     _at_once: int = 0
@@ -74,6 +76,8 @@ class SqsStub:
     def take(self, call: Call, but: frozenset[int] = frozenset()) -> None:
         with self._lock:
             for position, entry in enumerate(call.entries):
+                if position not in but:
+                    self.taken.append(entry["MessageBody"])
                 identity = (call.queue, str(entry.get("MessageDeduplicationId")))
                 if position in but or (call.queue.endswith(".fifo") and identity in self._seen):
                     continue
