@@ -143,7 +143,7 @@ class Sink(ABC):
     """One sender, used by one thread. A sink with four workers is four of these."""
 
     Options: ClassVar[type[SinkOptions]] = SinkOptions
-    fenced: ClassVar[bool] = False
+    fenced: bool = False
     """True where the receiver itself refuses a stale sender, so that prior tokens are worth keeping."""
 
     def __init__(self, config: SinkConfig) -> None:

@@ -1,0 +1,96 @@
+"""Apache Kafka, and what speaks its protocol: one record a message.
+
+Every message waits for its own delivery report. `kafka_records` says what a record holds, `kafka_work` what goes out
+when, `kafka_errors` what a refusal means.
+
+Delivery is at least once: a message whose report never came is sent again, under the same `message_id`. With
+`exactly_once` (`kafka_transactions`) consumers that read committed records see it once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID, uuid4
+
+from sinks.base import Batch, Hold, Outcome, Reject, Sink, SinkConfig, SinkOptions, never_lost
+from sinks.kafka_client import Patience, Record
+from sinks.kafka_judge import Judge
+from sinks.kafka_options import producer_options
+from sinks.kafka_plain import PlainSender
+from sinks.kafka_records import BadTopic, to_record
+from sinks.kafka_transactions import TransactionalSender
+from sinks.kafka_work import Work
+from sinks.template import Template, TemplateError
+
+
+class KafkaOptions(SinkOptions):
+    """Configuration keys of `type = "kafka"`."""
+
+    topic: Template = Template("{kind}")
+    exactly_once: bool = False
+    """Send in transactions, which tell after a crash what was committed, and shut out a sender that has stalled."""
+
+
+class KafkaSink(Sink):
+    """Produces to Kafka."""
+
+    Options = KafkaOptions
+
+    def __init__(self, config: SinkConfig) -> None:
+        """
+        Raises:
+            ValueError: librdkafka does not take an option of `client`, or it would break a promise.
+        """
+        super().__init__(config)
+        self.fenced = config.options.exactly_once
+        self._judge = Judge(producer_options(config))
+        self._sender: PlainSender | TransactionalSender = (
+            TransactionalSender(self._judge, config.name)
+            if config.options.exactly_once
+            else PlainSender(self._judge, ordered=config.ordered)
+        )
+
+    @property
+    def fatal_producers(self) -> int:
+        """How many producers ended with a fatal error and were replaced."""
+        return self._sender.fatal_producers
+
+    def new_token(self) -> UUID:
+        """A token for the next claim: with `exactly_once` it names the transactional id that will send it."""
+        return self._sender.new_token() if isinstance(self._sender, TransactionalSender) else uuid4()
+
+    def open(self) -> None:
+        self._sender.open(Patience(self.config.send_timeout, never_lost))
+
+    def close(self) -> None:
+        self._sender.close()
+        self._judge.topics.forget()
+
+    def idle(self) -> None:
+        """Serve librdkafka while there is nothing to send. It refreshes OAuth tokens only when asked for its news."""
+        self._sender.idle()
+
+    def send(self, batch: Batch) -> Sequence[Outcome]:
+        if not batch.messages:
+            return []
+        work = self._work(batch)
+        self._sender.send(work, batch, Patience(self.config.send_timeout, batch.lost))
+        # Where the claim was lost, some are not decided; nobody uses what is said of them.
+        return [
+            outcome or Hold("not sent: the claim was lost", work.record(at).topic)
+            for at, outcome in enumerate(work.outcomes)
+        ]
+
+    def _work(self, batch: Batch) -> Work:
+        template, sink = self.config.options.topic, self.config.name
+        records: list[Record | None] = []
+        outcomes: list[Outcome | None] = [None] * len(batch.messages)
+        for position, message in enumerate(batch.messages):
+            try:
+                records.append(to_record(message, template, sink))
+            except (BadTopic, TemplateError) as error:
+                records.append(None)
+                outcomes[position] = Reject(str(error))
+        # Inside a transaction nothing can pass anything: it is all or nothing.
+        limits = self._judge.limits if self.config.ordered and not self.config.options.exactly_once else None
+        return Work(batch.messages, records, outcomes, ordered=self.config.ordered, limits=limits)

@@ -1,0 +1,206 @@
+"""One librdkafka producer, and what it reports. Nothing here decides what becomes of a message."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaException, Producer
+
+from sinks.base import SinkUnavailable
+from sinks.kafka_errors import denied, describe, error_of
+
+log = logging.getLogger("sinks.kafka")
+
+SLICE_S: Final = 0.1
+"""How long it waits at most before it looks whether to go on. From 0.2 s on confluent-kafka's `poll` waits to the end
+even if something comes."""
+ANSWER_S: Final = 0.5
+"""How long it waits for an answer before it looks what its connections suffer from."""
+STRAGGLERS_S: Final = 1.0
+"""How long a producer that has given up may still report."""
+
+
+class Record(NamedTuple):
+    """What a message becomes. All that is handed to `produce`, and the size."""
+
+    topic: str
+    value: bytes
+    key: bytes | None
+    timestamp_ms: int
+    headers: list[tuple[str, str | bytes | None]]
+    size: int
+    """At least as many bytes as it takes on the wire, uncompressed."""
+
+
+class Refused(NamedTuple):
+    """librdkafka itself did not take the message."""
+
+    error: Any
+
+
+class Unreported:
+    """Handed over or not: no report came in time."""
+
+
+UNREPORTED: Final = Unreported()
+
+Report = Any
+"""None: Kafka has it. Else a `KafkaError` of its delivery report, `Refused` or `UNREPORTED`."""
+
+
+class Patience:
+    """Until when to wait for the broker.
+
+    Args:
+        seconds: from now.
+        stop: asked now and then; true ends the waiting at once.
+    """
+
+    def __init__(self, seconds: float, stop: Callable[[], bool]) -> None:
+        self._until = time.monotonic() + seconds
+        self._stop = stop
+
+    @property
+    def left(self) -> float:
+        """Seconds; 0 when it is over."""
+        return 0.0 if self._stop() else max(0.0, self._until - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return self.left == 0.0
+
+    def slice(self) -> float:
+        return min(SLICE_S, self.left)
+
+
+class KafkaClient:
+    """A producer, from its making to its end.
+
+    Raises:
+        ValueError: librdkafka does not take the options.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.fatal: Any | None = None
+        """The `KafkaError` for which this producer will send nothing more."""
+        self.trouble: str | None = None
+        """What the connections suffer from, in one line; None while nothing was heard."""
+        self.denied = False
+        """Whether a broker does not let this client in."""
+        self.down = False
+        """Whether no broker could be reached."""
+        try:
+            self.producer = Producer({**options, "error_cb": self._heard, "logger": log})
+        except KafkaException as error:
+            raise ValueError(f"client: {error_of(error).str()}") from None
+
+    def connect(self, patience: Patience) -> None:
+        """Wait until some broker answers.
+
+        Raises:
+            SinkUnavailable: none does, or none lets us in.
+        """
+        self._ask(lambda seconds: self.producer.cluster_id(timeout=seconds), patience)
+
+    def topic_error(self, topic: str, patience: Patience) -> Any:
+        """The `KafkaError` for which a topic cannot be written to, or None. Brings librdkafka's own knowledge of it
+        up to date too.
+
+        Raises:
+            SinkUnavailable: no broker answers, or none lets us in.
+        """
+        found = self._ask(lambda seconds: self.producer.list_topics(topic, timeout=seconds), patience)
+        return found.topics[topic].error
+
+    def poll(self, seconds: float = 0.0) -> None:
+        """Serve what librdkafka has to say."""
+        try:
+            self.producer.poll(seconds)
+        except KafkaException as error:
+            self._gave_up(error_of(error))
+
+    def deliver(
+        self, records: Sequence[Record], patience: Patience, *, ordered: bool = False, together: bool = False
+    ) -> list[Report]:
+        """Send, and wait for a report of each record.
+
+        Args:
+            ordered: of a key of which librdkafka refused one, hand over no more.
+            together: all or nothing, so after a failure the rest need no report.
+        """
+        reports: list[Report] = [UNREPORTED] * len(records)
+        failures: list[int] = []
+        self.trouble = None
+        self.denied = self.down = False
+
+        def report(position: int, error: Any, _message: Any) -> None:
+            reports[position] = error
+            if error is not None:
+                failures.append(position)
+
+        produce = self.producer.produce
+        stuck: set[bytes | None] = set()
+        for position, (topic, value, key, timestamp, headers, _) in enumerate(records):
+            if key in stuck:
+                continue
+            while True:
+                try:
+                    # By position: keywords would cost another quarter of a microsecond.
+                    produce(topic, value, key, -1, partial(report, position), None, timestamp, headers)
+                except BufferError:  # its queue is full: no failure, but a reason to wait for reports
+                    self.poll(patience.slice())
+                    if not patience.over:
+                        continue
+                except KafkaException as error:
+                    reports[position] = Refused(error_of(error))
+                    if ordered and key is not None:
+                        stuck.add(key)
+                break
+        while self._unreported(patience.slice()) and not patience.over and not (together and failures):
+            if self.fatal is not None:
+                patience = Patience(min(STRAGGLERS_S, patience.left), lambda: False)
+                self._unreported(patience.left)
+                break
+            if self.denied and all(report is UNREPORTED for report in reports):
+                break
+        return reports
+
+    def _unreported(self, seconds: float) -> int:
+        try:
+            return self.producer.flush(seconds)
+        except KafkaException as error:
+            self._gave_up(error_of(error))
+            return len(self.producer)
+
+    def discard(self) -> None:
+        """End it now. What it still holds is not sent; what is on the way may arrive."""
+        try:
+            self.producer.purge()
+            self.producer.poll(0)
+        except KafkaException:
+            pass  # it had given up, and says so once more
+        del self.producer
+
+    def _ask(self, question: Callable[[float], Any], patience: Patience) -> Any:
+        self.denied = self.down = False
+        while True:
+            try:
+                return question(min(ANSWER_S, max(0.01, patience.left)))
+            except KafkaException as error:
+                self.poll()
+                if self.denied or self.down or patience.over:
+                    raise SinkUnavailable(self.trouble or describe(error_of(error)), unknown=False) from error
+
+    def _heard(self, error: Any) -> None:
+        self.trouble = describe(error) if self.trouble is None or error.name() != "_ALL_BROKERS_DOWN" else self.trouble
+        self.denied = self.denied or denied(error)
+        self.down = self.down or error.name() == "_ALL_BROKERS_DOWN"
+
+    def _gave_up(self, error: Any) -> None:
+        if not error.fatal():
+            raise KafkaException(error)
+        self.fatal = error

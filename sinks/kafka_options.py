@@ -1,0 +1,128 @@
+"""Options of librdkafka: ours, the user's over them, and what may not be changed because a promise rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from sinks.base import SinkConfig
+from sinks.kafka_errors import error_of
+
+# Its other names, from CONFIGURATION.md of librdkafka 2.16.
+ALIASES: Final = {
+    "metadata.broker.list": "bootstrap.servers",
+    "request.required.acks": "acks",
+    "queue.buffering.max.ms": "linger.ms",
+    "message.send.max.retries": "retries",
+    "compression.codec": "compression.type",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "sasl.mechanisms": "sasl.mechanism",
+}
+
+LINGER_MS: Final = 5
+BATCH_BYTES: Final = 1_000_000
+"""librdkafka's own default of `batch.size` and of `message.max.bytes`."""
+BATCH_MESSAGES: Final = 10_000
+
+CLUSTER: Final = {"bootstrap.servers", "test.mock.num.brokers"}
+"""What says where the brokers are; the second one makes them inside this process."""
+
+OURS: Final = {
+    "transactional.id": "set by the relay: use exactly_once = true",
+    "delivery.report.only.error": "a message is done only when its own delivery report says so",
+    "default.topic.config": "write its options beside the others",
+    "enable.gapless.guarantee": "the relay itself keeps the order of what fails",
+}
+
+
+def producer_options(config: SinkConfig) -> dict[str, Any]:
+    """All options of a producer of this sink, by their first names.
+
+    Raises:
+        ValueError: the user's options break a promise, or librdkafka does not take them.
+    """
+    given = {ALIASES.get(name, name): value for name, value in config.client.items()}
+    problems = _broken_promises(given, config)
+    if problems:
+        raise ValueError("client: " + "; ".join(problems))
+    options = _defaults(config) | given
+    _ask_librdkafka(options)
+    return options
+
+
+def _defaults(config: SinkConfig) -> dict[str, Any]:
+    timeout_ms = round(config.send_timeout * 1000)
+    options: dict[str, Any] = {
+        "client.id": f"outbox-relay-{config.name}",
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": "murmur2_random",
+        "compression.type": "lz4",
+        "linger.ms": LINGER_MS,
+        "batch.size": BATCH_BYTES,
+        "batch.num.messages": BATCH_MESSAGES,
+        "message.max.bytes": BATCH_BYTES,
+        # The sink's own deadline comes first and takes all messages back at once: librdkafka's gives up one by one,
+        # which would let a later one of a key pass. It is there for a process that was stopped in mid-air.
+        "message.timeout.ms": round(timeout_ms * 1.5),
+        "request.timeout.ms": timeout_ms,
+        "socket.timeout.ms": max(1000, timeout_ms),
+        "socket.connection.setup.timeout.ms": max(1000, timeout_ms),
+        "socket.keepalive.enable": True,
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        # How long a topic that is not there may still turn up.
+        "topic.metadata.propagation.max.ms": 1000,
+    }
+    if config.ordered:
+        # As long as a send may take: nothing leaves before the flush, which makes it leave at once, so what is for
+        # one partition leaves as one record batch.
+        options["linger.ms"] = timeout_ms
+        # By default twice linger.ms: messages without a key would stay on one partition for long.
+        options["sticky.partitioning.linger.ms"] = 2 * LINGER_MS
+    if config.options.exactly_once:
+        # Both sides of `message.timeout.ms`, as librdkafka demands; past it Kafka itself ends a dead sender's.
+        options["transaction.timeout.ms"] = max(2000, 2 * timeout_ms)
+        options["socket.timeout.ms"] = min(options["socket.timeout.ms"], options["transaction.timeout.ms"] - 100)
+        options["linger.ms"] = LINGER_MS
+    return options
+
+
+def _broken_promises(given: Mapping[str, Any], config: SinkConfig) -> list[str]:
+    problems = [f"{name}: {why}" for name, why in OURS.items() if name in given]
+    if not given.keys() & CLUSTER:
+        problems.append("bootstrap.servers: expected at least one HOST:PORT")
+    if str(given.get("acks", "all")) not in {"all", "-1"}:
+        problems.append('acks: expected "all", as a message is done only once Kafka cannot lose it')
+    lease = 2 * config.send_timeout
+    timeout = given.get("message.timeout.ms")
+    if timeout is not None and not config.send_timeout * 1000 < float(timeout) < lease * 1000:
+        problems.append(
+            f"message.timeout.ms: expected more than {config.send_timeout * 1000:g} (send_timeout) and less than "
+            f"{lease * 1000:g}, the shortest lease"
+        )
+    idempotent = str(given.get("enable.idempotence", True)).lower() == "true"
+    if (config.ordered or config.options.exactly_once) and not idempotent:
+        problems.append("enable.idempotence: expected true, as without it a retry may pass other messages")
+    if config.ordered:
+        if given.get("partitioner") == "random":
+            problems.append('partitioner: a key has no order over partitions; expected one by key, such as "murmur2"')
+        if "linger.ms" in given and not config.options.exactly_once:
+            problems.append("linger.ms: an ordered sink hands over what it has as a whole; leave it out")
+    return problems
+
+
+def _ask_librdkafka(options: Mapping[str, Any]) -> None:
+    """Make a producer that knows no broker, so that it connects to nothing.
+
+    Raises:
+        ValueError: an option that librdkafka does not know or take.
+    """
+    alone = {name: value for name, value in options.items() if name not in CLUSTER}
+    try:
+        Producer({**alone, "log_level": 0})
+    except KafkaException as error:
+        raise ValueError(f"client: {error_of(error).str()}") from None

@@ -1,0 +1,74 @@
+"""From a message to a Kafka record.
+
+| part | is |
+| --- | --- |
+| key | the message's key, UTF-8; null where it has none |
+| value | the payload or the body, byte for byte |
+| timestamp | when the message was written, in milliseconds |
+| headers | `message_id`, `kind`, then the message's own: a string as it is, anything else as JSON text |
+
+A header of the message's own that is called `message_id` or `kind` is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from sinks.base import Message
+from sinks.kafka_client import Record
+from sinks.template import Template
+from sinks.wire import header_text
+
+MESSAGE_ID: Final = "message_id"
+KIND: Final = "kind"
+RESERVED: Final = frozenset({MESSAGE_ID, KIND})
+
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_LONGEST_TOPIC = 249
+
+# Lengths and attributes of a record, at their longest (43 bytes), and the two headers' names, lengths and id.
+_OVERHEAD = 128
+_HEADER_OVERHEAD = 10
+
+
+class BadTopic(Exception):
+    """No Kafka could have a topic of this name."""
+
+
+def to_record(message: Message, template: Template, sink: str) -> Record:
+    """
+    Raises:
+        BadTopic: the topic's name is not legal.
+        TemplateError: the message lacks what the topic's name is made of.
+    """
+    topic = template.render(message, sink)
+    problem = topic_problem(topic)
+    if problem:
+        raise BadTopic(problem)
+    kind = message.kind
+    value = message.data
+    key = None if message.key is None else message.key.encode()
+    headers: list[tuple[str, str | bytes | None]] = [(MESSAGE_ID, str(message.message_id)), (KIND, kind)]
+    size = _OVERHEAD + 4 * len(kind) + len(value) + (len(key) if key else 0)
+    if message.headers:
+        for name, content in message.headers.items():
+            if name not in RESERVED:
+                encoded = header_text(content).encode()
+                headers.append((name, encoded))
+                size += _HEADER_OVERHEAD + 4 * len(name) + len(encoded)
+    return Record(topic, value, key, message.created_us // 1000, headers, size)
+
+
+@lru_cache(maxsize=4096)
+def topic_problem(topic: str) -> str | None:
+    """Why Kafka would not take this name; None where it would (`Topic.validate` of kafka-clients 4.1)."""
+    if topic in {".", ".."}:
+        return f'"{topic}" cannot be the name of a topic'
+    if len(topic) > _LONGEST_TOPIC:
+        return f"a topic's name has at most {_LONGEST_TOPIC} characters, not {len(topic)}"
+    if not _LEGAL_TOPIC.fullmatch(topic):
+        wrong = next((character for character in topic if not _LEGAL_TOPIC.fullmatch(character)), "")
+        return f"a topic's name is made of a-z, A-Z, 0-9, '.', '_' and '-', and not of U+{ord(wrong):04X}"
+    return None

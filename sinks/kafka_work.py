@@ -1,0 +1,138 @@
+"""What of a batch is decided, and what goes out next.
+
+Without order, everything goes out at once. With order, a *wave* goes out and is waited for, and it is made so that
+nothing of it can pass an earlier message of its key:
+
+- all messages of one partition leave as one record batch, which Kafka takes or refuses as a whole. So a wave holds at
+  most as many bytes and messages as one record batch may;
+- a key's messages are in one wave only as long as they go to the same topic;
+- once a record batch was refused, its messages leave one a key and a record batch each, so that it shows which of
+  them is unfit.
+
+A transaction is all or nothing, so there one wave holds all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from sinks.base import DELIVERED, Message, Outcome, Retry
+from sinks.kafka_client import Record
+
+BEHIND: Final = Retry("not sent: an earlier message of its key was not delivered")
+
+
+class Wave(NamedTuple):
+    """What goes out next."""
+
+    positions: list[int]
+    """In the batch, rising."""
+    alone: bool
+    """Each in a record batch of its own."""
+
+
+class Limits(NamedTuple):
+    """Most of one wave that keeps order."""
+
+    bytes: int
+    messages: int
+
+
+class Work:
+    """The messages of one batch.
+
+    Args:
+        records: one a message; None where it has an outcome already.
+        outcomes: one a message; None where it is not decided.
+        ordered: after the first message of a key that is not delivered, the key's later ones are not sent.
+        limits: of a wave that keeps order; None where order is not asked for, or kept by a transaction.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        records: Sequence[Record | None],
+        outcomes: list[Outcome | None],
+        *,
+        ordered: bool,
+        limits: Limits | None,
+    ) -> None:
+        self.messages = messages
+        self.records = records
+        self.outcomes = outcomes
+        self._ordered = ordered
+        self._limits = limits
+        self._suspects: set[int] = set()
+
+    def record(self, position: int) -> Record:
+        """Of a message that was not decided from the start."""
+        record = self.records[position]
+        if record is None:
+            raise LookupError(f"message {self.messages[position].id} has no record")
+        return record
+
+    def suspect(self, position: int) -> None:
+        """It was in a record batch that was refused."""
+        self._suspects.add(position)
+
+    def undecided(self) -> list[int]:
+        """Positions, rising."""
+        return [position for position, outcome in enumerate(self.outcomes) if outcome is None]
+
+    def wave(self) -> Wave:
+        """What goes out next; without positions once all is decided."""
+        if self._ordered:
+            self._decide_those_behind()
+        undecided = self.undecided()
+        if self._limits is not None:
+            return self._ordered_wave(undecided, self._limits)
+        suspects = [position for position in undecided if position in self._suspects]
+        if suspects and self._ordered:
+            return Wave(undecided, alone=True)
+        return Wave(suspects or undecided, alone=bool(suspects))
+
+    def _ordered_wave(self, undecided: Sequence[int], limits: Limits) -> Wave:
+        suspects = [position for position in self._first_of_each_key(undecided) if position in self._suspects]
+        if suspects:
+            return Wave(suspects, alone=True)
+        wave: list[int] = []
+        size = 0
+        topics: dict[str, str] = {}
+        waiting: set[str | None] = set()
+        for position in undecided:
+            key = self.messages[position].key
+            record = self.record(position)
+            if key in waiting:
+                continue
+            if key is not None and (position in self._suspects or topics.setdefault(key, record.topic) != record.topic):
+                waiting.add(key)
+                continue
+            size += record.size
+            if wave and (size > limits.bytes or len(wave) == limits.messages):
+                break
+            wave.append(position)
+        return Wave(wave, alone=False)
+
+    def _first_of_each_key(self, undecided: Sequence[int]) -> Iterator[int]:
+        """And all that have no key."""
+        seen: set[str] = set()
+        for position in undecided if self._suspects else ():
+            key = self.messages[position].key
+            if key is None or key not in seen:
+                yield position
+            if key is not None:
+                seen.add(key)
+
+    def _decide_those_behind(self) -> None:
+        if all(outcome is None or outcome is DELIVERED for outcome in self.outcomes):
+            return
+        stuck: set[str] = set()
+        for position, outcome in enumerate(self.outcomes):
+            key = self.messages[position].key
+            if key is None:
+                continue
+            if outcome is None and key in stuck:
+                self.outcomes[position] = BEHIND
+            elif outcome is not None and outcome is not DELIVERED:
+                stuck.add(key)
