@@ -143,7 +143,8 @@ def dump(url: str) -> str:
     text = subprocess.run(
         [program, "--schema-only", "--schema=relay", url], check=True, capture_output=True, text=True
     ).stdout
-    return re.sub(r"^\\(un)?restrict .*$", "", text, flags=re.MULTILINE)
+    # PostgreSQL 15.20 of Debian has a number of its own with each column.
+    return re.sub(r"^(\\(un)?restrict |.* SET \(pg_attver=).*$", "", text, flags=re.MULTILINE)
 
 
 def psql(file: Path, url: str) -> subprocess.CompletedProcess[str]:
