@@ -13,11 +13,11 @@ from typing import Annotated, Literal
 from pydantic import ByteSize, Field
 
 from sinks.base import Batch, Outcome, Sink, SinkConfig, SinkOptions, SinkUnavailable
-from sinks.sqs_client import SqsClient
+from sinks.sqs_client import Sender, SqsClient
 from sinks.sqs_crt import CrtSender
 from sinks.sqs_entries import EntryMaker
 from sinks.sqs_errors import NotSent
-from sinks.sqs_sending import Sender, Sending
+from sinks.sqs_sending import Sending
 from sinks.template import Template
 
 

@@ -1,4 +1,4 @@
-"""A boto3 client made from a sink's configuration, and its errors in the relay's words.
+"""A client made from a sink's configuration by botocore, which boto3 is a shell of, and its errors in our words.
 
 Credentials, regions and endpoints are botocore's. Its retries are off: the relay alone sends again.
 """
@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, Protocol
 
-import boto3
-import botocore.session
 from botocore import exceptions as boto
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
+from botocore.session import Session
 
 from sinks.base import SinkConfig
 from sinks.sqs_errors import Cause, NotSent, Refused, Unanswered, describe
@@ -32,8 +32,6 @@ FRESH_S: Final = 300.0
 if logging.getLogger("botocore").level == logging.NOTSET:
     # At DEBUG it would write whole requests: payloads never go into logs.
     logging.getLogger("botocore").setLevel(logging.INFO)
-
-_SESSION_OPTIONS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_account_id", "profile_name")
 
 _OURS = frozenset({"GetQueueUrl", "GetQueueAttributes", "SendMessageBatch"})
 _NO_CREDENTIALS = (
@@ -63,8 +61,18 @@ class Queue(NamedTuple):
     """When it must be looked up again, by the monotonic clock."""
 
 
+class Sender(Protocol):
+    """What calls `SendMessageBatch`."""
+
+    def start(self, url: str, entries: Sequence[Mapping[str, Any]]) -> Future[Mapping[str, Any]]:
+        """Begin a call; the future has the answer (`Successful` and `Failed`), or raises `SqsError`."""
+
+    def close(self) -> None:
+        """Give up every call that has not begun yet, and wait for none."""
+
+
 class SqsClient:
-    """Looks queues up, and sends by boto3, with threads of its own.
+    """Looks queues up, and sends by botocore, with threads of its own.
 
     Raises:
         NotSent: botocore finds no region, no such profile, or an option that it does not know.
@@ -75,16 +83,18 @@ class SqsClient:
         client = {**_from_queue_url(options.queue.text), **config.client}
         if options.region:
             client["region_name"] = options.region
-        session = {name: client.pop(name) for name in _SESSION_OPTIONS if name in client}
-        client["config"] = _config(config, client.get("config"))
-        core = botocore.session.get_session()
+        keys = [client.pop(f"aws_{name}", None) for name in ("access_key_id", "secret_access_key", "session_token")]
         try:
-            self.session = boto3.Session(**session, region_name=client.get("region_name"), botocore_session=core)
-            self.boto = self.session.client("sqs", **client)
+            self.session = Session(profile=client.pop("profile_name", None))
+            self.session.register_component("data_loader", _models())
+            if any(keys):
+                self.session.set_credentials(*keys)
+            client["config"] = _config(config, client.get("config"))
+            self.boto = self.session.create_client("sqs", **client)
         except (boto.BotoCoreError, ValueError, TypeError) as error:
             raise NotSent(describe(str(error))) from error
-        self.verify: bool | str = client.get("verify", core.get_config_variable("ca_bundle") or True)
-        """Whose certificates are trusted, as boto3's option of this name says it."""
+        self.verify: bool | str = client.get("verify", self.session.get_config_variable("ca_bundle") or True)
+        """Whose certificates are trusted, as the option of this name of a boto3 client says it."""
         self.framed = True
         """False once the service was seen to answer without saying where the answer ends."""
         self._size_limit: int | None = options.size_limit
@@ -173,6 +183,12 @@ def refused_by(response: Mapping[str, Any]) -> Refused:
     error = response.get("Error", {})
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400))
     return Refused(str(error.get("Code", "")), str(error.get("Message", "")), status)
+
+
+@cache
+def _models() -> Any:
+    """The service models: reading them takes most of the time that a new client takes."""
+    return Session().get_component("data_loader")
 
 
 def _config(config: SinkConfig, given: Config | Mapping[str, Any] | None) -> Config:

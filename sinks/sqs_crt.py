@@ -7,26 +7,21 @@ of it; credentials, region and endpoint are still botocore's, and so is the read
 from __future__ import annotations
 
 import json
-import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from io import BytesIO
-from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from typing import Any
+from urllib.parse import urlsplit
 
-from awscrt import auth, http, io
+from awscrt import auth, http
 from awscrt.exceptions import AwsCrtError
 from botocore.awsrequest import HeadersDict
-from botocore.httpsession import get_cert_path
 from botocore.parsers import ResponseParserError, create_parser
 from botocore.utils import get_environ_proxies
 
 from sinks.sqs_client import SqsClient, refused_by, translated
+from sinks.sqs_connections import Connections
 from sinks.sqs_errors import NotSent, SqsError, Unanswered, describe
-
-IDLE_S: Final = 10.0
-"""For how long an idle connection may be used again: later the service may be about to close it."""
 
 
 class CrtSender:
@@ -160,82 +155,3 @@ class Exchange:
             self.future.set_result(self._sender.read(self._status, self._headers, bytes(self._body)))
         except SqsError as refused:
             self.fail(refused)
-
-
-class Connections:
-    """Open connections to one endpoint; the last used is used next."""
-
-    def __init__(self, url: SplitResult, verify: bool | str, connect_timeout: float) -> None:
-        """
-        Args:
-            connect_timeout: seconds.
-        """
-        self._host = url.hostname or ""
-        secure = url.scheme == "https"
-        self._port = url.port or (443 if secure else 80)
-        self._tls = _tls(verify) if secure else None
-        self._connect_ms = max(1, int(connect_timeout * 1000))
-        self._bootstrap = io.ClientBootstrap.get_or_create_static_default()
-        self._idle: deque[tuple[http.HttpClientConnection, float]] = deque()
-        self._busy: set[http.HttpClientConnection] = set()
-        self._closed = False
-
-    def hand_to(self, exchange: Exchange) -> None:
-        """Give the exchange an open connection, at once or when there is one."""
-        while self._idle:
-            connection, since = self._idle.pop()
-            if connection.is_open() and time.monotonic() - since < IDLE_S:
-                self._begin(exchange, connection)
-                return
-            connection.close()
-        options = io.SocketOptions()
-        options.connect_timeout_ms = self._connect_ms
-        tls = None
-        if self._tls is not None:
-            tls = self._tls.new_connection_options()
-            tls.set_server_name(self._host)
-        connecting = http.HttpClientConnection.new(
-            self._host, self._port, self._bootstrap, socket_options=options, tls_connection_options=tls
-        )
-        connecting.add_done_callback(lambda done: self._connected(exchange, done))
-
-    def give_back(self, connection: http.HttpClientConnection | None, *, broken: bool) -> None:
-        self._busy.discard(connection)
-        if connection is None or broken or self._closed or not connection.is_open():
-            return
-        self._idle.append((connection, time.monotonic()))
-
-    def close(self) -> None:
-        self._closed = True
-        for connection in [*self._busy, *[idle for idle, _ in self._idle]]:
-            connection.close()
-        self._idle.clear()
-
-    def _connected(self, exchange: Exchange, connecting: Future[http.HttpClientConnection]) -> None:
-        error = connecting.exception()
-        if error is not None:
-            exchange.fail(NotSent(describe(f"{self._host}:{self._port}", str(error))))
-        elif self._closed:
-            # Nobody waits any more: a request that left now would be a second copy later.
-            connecting.result().close()
-            exchange.fail(NotSent("closed"))
-        else:
-            self._begin(exchange, connecting.result())
-
-    def _begin(self, exchange: Exchange, connection: http.HttpClientConnection) -> None:
-        self._busy.add(connection)
-        exchange.begin(connection)
-
-
-def _tls(verify: bool | str) -> io.ClientTlsContext:
-    """A context that trusts what boto3 would trust: a small container may have no authorities of its own.
-
-    Args:
-        verify: boto3's option; a text is a file of certificates.
-    """
-    options = io.TlsContextOptions()
-    if verify is False:
-        options.verify_peer = False
-    else:
-        options.override_default_trust_store_from_path(ca_filepath=get_cert_path(verify))
-    return io.ClientTlsContext(options)

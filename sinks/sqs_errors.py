@@ -8,11 +8,11 @@ throttling errors (`botocore/retries/standard.py`).
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sinks.base import Hold, Outcome, Reject, Retry
 
-NOT_SENT = "not sent: an earlier message of its key was not delivered"
+WAITS: Final = Retry("not sent: an earlier message of its key was not delivered")
 
 
 class SqsError(Exception):

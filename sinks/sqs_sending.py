@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Protocol
+from typing import Any
 
 from sinks.base import DELIVERED, Batch, Delivered, Hold, Outcome, Reject, Retry, SinkConfig
 from sinks.sqs_batches import Batches
-from sinks.sqs_client import Queue, SqsClient
+from sinks.sqs_client import Queue, Sender, SqsClient
 from sinks.sqs_entries import Entry, EntryMaker, NotYet, Unfit
 from sinks.sqs_errors import (
-    NOT_SENT,
+    WAITS,
     Cause,
     Failed,
     NotSent,
@@ -25,15 +25,6 @@ from sinks.sqs_errors import (
     too_large,
 )
 from sinks.sqs_trouble import Trouble
-
-WAITS: Final = Retry(NOT_SENT)
-
-
-class Sender(Protocol):
-    """What calls `SendMessageBatch`."""
-
-    def start(self, url: str, entries: Sequence[Mapping[str, Any]]) -> Future[Mapping[str, Any]]:
-        """Begin a call; the future has the answer, or raises `SqsError`."""
 
 
 class Sending:
@@ -154,11 +145,19 @@ class Sending:
             try:
                 future = answered.get(timeout=max(0.0, self._deadline - time.monotonic()))
             except Empty:
-                self.abandoned = True
-                for call in flying.values():
-                    self._unanswered(call, Unanswered(f"no answer within {self._config.send_timeout:g} s"))
+                self._abandon(flying)
                 return
             self._answered(flying.pop(future), future)
+
+    def _abandon(self, flying: Mapping[Future[Mapping[str, Any]], list[Entry]]) -> None:
+        self.abandoned = True
+        # What never left knows it by now.
+        self._sender.close()
+        for future, call in flying.items():
+            if future.done():
+                self._answered(call, future)
+            else:
+                self._unanswered(call, Unanswered(f"no answer within {self._config.send_timeout:g} s"))
 
     def _next_call(self) -> list[Entry]:
         while not self.trouble.stopped and time.monotonic() < self._last_start and not self._batch.lost():

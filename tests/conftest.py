@@ -9,7 +9,14 @@ import pytest
 
 from tests.servers.base import ServerUnavailable
 
-pytest_plugins = ["tests.servers.postgres", "tests.servers.redis"]
+pytest_plugins = [
+    "tests.servers.postgres",
+    "tests.servers.redis",
+    "tests.servers.elasticmq",
+    "tests.servers.sqs_stub",
+    "tests.harness.outbox",
+    "tests.servers.kafka",
+]
 
 TESTS = Path(__file__).parent
 missing: dict[str, ServerUnavailable] = {}

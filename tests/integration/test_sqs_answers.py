@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sinks.base import DELIVERED, Hold, Reject, Retry, SinkUnavailable
-from sinks.sqs_errors import NOT_SENT
+from sinks.sqs_errors import WAITS
 from sinks.testing import message
 from tests.servers.base import free_port, wait_until
 from tests.servers.sqs_answers import Call, Cut, Failures, Fault, Raw, Silence, Slow
@@ -229,5 +229,5 @@ def test_wait_for_an_earlier_message_is_no_failure(sqs_stub: SqsStub) -> None:
     with opened(sqs_stub.client, queue="orders.fifo", ordered=True) as sink:
         outcomes = send(sink, [message(number, key="k") for number in range(4)])
     assert isinstance(outcomes[0], Hold)
-    assert outcomes[1:] == [Retry(NOT_SENT)] * 3
+    assert outcomes[1:] == [WAITS] * 3
     assert len(sqs_stub.sends()) == 1

@@ -7,6 +7,7 @@ is told to be missing. What `on_send` returns decides the answer to a `SendMessa
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import ssl
@@ -160,11 +161,17 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     stub: SqsStub
+    numbers = itertools.count()
+
+    def setup(self) -> None:
+        super().setup()
+        self.number = next(self.numbers)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         operation = self.headers["X-Amz-Target"].rpartition(".")[2]
-        answer = self.stub.answer(Call(operation, body, dict(self.headers.items()), id(self)))
+        headers = {name.title(): value for name, value in self.headers.items()}
+        answer = self.stub.answer(Call(operation, body, headers, self.number))
         if isinstance(answer, bytes):
             self.wfile.write(answer)
             self.close_connection = b"ontent-" not in answer
@@ -202,7 +209,7 @@ def run_stub(tls: tuple[Path, Path] | None = None, port: int = 0) -> Iterator[Sq
     if tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*tls)
-        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     stub.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, name="sqs-stub", daemon=True)
     thread.start()
