@@ -10,15 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field
+from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 
 from sinks.base import Batch, Outcome, Sink, SinkConfig, SinkOptions, SinkUnavailable
-from sinks.sqs_client import Sender, SqsClient
+from sinks.sqs_client import Sender, SqsClient, check_options
 from sinks.sqs_crt import CrtSender
 from sinks.sqs_entries import EntryMaker
 from sinks.sqs_errors import NotSent
 from sinks.sqs_sending import Sending
 from sinks.template import Template
+
+
+def _size(value: object) -> int:
+    try:
+        return TypeAdapter(ByteSize).validate_python(value)
+    except ValidationError:
+        raise ValueError('a number of bytes, or a text such as "256KiB"') from None
 
 
 class SqsOptions(SinkOptions):
@@ -33,7 +40,7 @@ class SqsOptions(SinkOptions):
     """Default: as botocore finds it."""
     in_flight: Annotated[int, Field(ge=1, le=64)] = 8
     """Calls at the same time."""
-    size_limit: Annotated[ByteSize, Field(ge=1024)] | None = None
+    size_limit: Annotated[int, BeforeValidator(_size), Field(ge=1024)] | None = None
     """Most bytes of a message, and of ten together. Default: the queue's `MaximumMessageSize`, looked up every five
     minutes; 1 MiB where that may not be read."""
     schedule: Literal["relay", "sqs"] = "relay"
@@ -46,7 +53,12 @@ class SqsSink(Sink):
     Options = SqsOptions
 
     def __init__(self, config: SinkConfig) -> None:
+        """
+        Raises:
+            ValueError: boto3 does not know an option of `client`.
+        """
         super().__init__(config)
+        check_options(config)
         options = config.options
         self._maker = EntryMaker(
             config.name,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
+from inspect import signature
 from typing import Any, Final, NamedTuple, Protocol
 
 from botocore import exceptions as boto
@@ -75,7 +76,7 @@ class SqsClient:
     """Looks queues up, and sends by botocore, with threads of its own.
 
     Raises:
-        NotSent: botocore finds no region, no such profile, or an option that it does not know.
+        NotSent: botocore finds no region, or no such profile.
     """
 
     def __init__(self, config: SinkConfig) -> None:
@@ -91,7 +92,7 @@ class SqsClient:
                 self.session.set_credentials(*keys)
             client["config"] = _config(config, client.get("config"))
             self.boto = self.session.create_client("sqs", **client)
-        except (boto.BotoCoreError, ValueError, TypeError) as error:
+        except (boto.BotoCoreError, ValueError) as error:
             raise NotSent(describe(str(error))) from error
         self.verify: bool | str = client.get("verify", self.session.get_config_variable("ca_bundle") or True)
         """Whose certificates are trusted, as the option of this name of a boto3 client says it."""
@@ -158,6 +159,20 @@ class SqsClient:
         return answer
 
 
+def check_options(config: SinkConfig) -> None:
+    """
+    Raises:
+        ValueError: boto3 does not know an option of `client`.
+    """
+    known = {*signature(Session.create_client).parameters, "profile_name"} - {"self", "service_name"}
+    if unknown := sorted(set(config.client) - known):
+        raise ValueError(f"client: boto3 knows no {', '.join(unknown)}")
+    try:
+        _config(config, config.client.get("config"))
+    except (TypeError, boto.BotoCoreError) as error:
+        raise ValueError(f"client.config: {error}") from error
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """botocore's errors as `SqsError`."""
@@ -196,8 +211,10 @@ def _config(config: SinkConfig, given: Config | Mapping[str, Any] | None) -> Con
     # Connecting and reading end within half of the send time-out, and no call starts in its second half.
     quarter = config.send_timeout / 4
     ours = Config(connect_timeout=quarter, read_timeout=quarter, max_pool_connections=config.options.in_flight)
-    theirs = Config(**given) if isinstance(given, Mapping) else given
-    return ours.merge(theirs or Config()).merge(Config(retries={"total_max_attempts": 1}))
+    theirs = Config(**given) if isinstance(given, Mapping) else given or Config()
+    if not isinstance(theirs, Config):
+        raise TypeError(f"expected a table of botocore.config.Config's options, got {given!r}")
+    return ours.merge(theirs).merge(Config(retries={"total_max_attempts": 1}))
 
 
 def _from_queue_url(queue: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from sinks import sqs_connections
 from sinks.base import DELIVERED, SinkConfig, SinkUnavailable
@@ -109,11 +110,31 @@ def test_without_a_region_the_sink_says_so() -> None:
     assert caught.value.unknown is False
 
 
-@pytest.mark.parametrize("client", [{"no_such": 1}, {"profile_name": "none-such"}, {"config": {"no_such": 1}}])
-def test_wrong_client_option_is_named(client: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("client", "named"),
+    [({"no_such": 1}, "no_such"), ({"config": {"no_such": 1}}, "no_such"), ({"config": 7}, r"client\.config")],
+)
+def test_wrong_client_option_is_named(client: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        SqsSink(SinkConfig("a-sink", SqsOptions.model_validate({"queue": "q"}), client=client))
+
+
+def test_missing_profile_is_named() -> None:
+    client = {"profile_name": "none-such"}
     sink = SqsSink(SinkConfig("a-sink", SqsOptions.model_validate({"queue": "q", "region": "x"}), client=client))
-    with pytest.raises(SinkUnavailable, match=r"no_such|none-such"):
+    with pytest.raises(SinkUnavailable, match="none-such"):
         sink.open()
+
+
+@pytest.mark.parametrize(("text", "size"), [("256KiB", 262_144), (262_144, 262_144), ("1MiB", 2**20)])
+def test_size_limit_is_a_size(text: str | int, size: int) -> None:
+    assert SqsOptions.model_validate({"queue": "q", "size_limit": text}).size_limit == size
+
+
+@pytest.mark.parametrize("text", ["lots", 100, -1])
+def test_size_limit_that_is_no_size_is_refused(text: str | int) -> None:
+    with pytest.raises(ValidationError, match="size_limit"):
+        SqsOptions.model_validate({"queue": "q", "size_limit": text})
 
 
 def test_botocore_does_not_retry() -> None:
