@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
+from typing import Any
 
 import click
 
@@ -41,3 +43,20 @@ def moment(text: str) -> timedelta | datetime:
     if time.tzinfo is None:
         raise click.BadParameter(f'expected a time with its zone, such as 2026-01-31T12:00:00+02:00, got "{text}"')
     return time
+
+
+def header(text: str) -> tuple[str, Any]:
+    """Name and value from `NAME=TEXT` or `NAME:=JSON`.
+
+    Raises:
+        click.BadParameter: it is neither.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.rstrip(":"):
+        raise click.BadParameter(f'expected NAME=TEXT or NAME:=JSON, got "{text}"')
+    if not name.endswith(":"):
+        return name, value
+    try:
+        return name[:-1], json.loads(value)
+    except ValueError as error:
+        raise click.BadParameter(f"expected JSON after {name}=, got something else: {error}") from error
