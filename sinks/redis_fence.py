@@ -95,7 +95,7 @@ class RedisSink(Sink):
                 raise ClaimRevoked(f"claim {batch.token} is revoked: a later claim holds its messages")
             case [b"refused", error]:
                 self.redis.drop()
-                raise SinkUnavailable(describe(error.decode()), unknown=False)
+                raise SinkUnavailable(describe(error.decode(errors="replace")), unknown=False)
             case [b"done", *listed]:
                 texts = [part.decode(errors="replace") for part in listed]
                 return dict(zip(map(int, texts[::2]), texts[1::2], strict=True))

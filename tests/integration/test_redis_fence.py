@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from sinks.base import DELIVERED, Batch, ClaimRevoked, Delivered, Hold, Message
+from sinks.base import DELIVERED, Batch, ClaimRevoked, Delivered, Hold, Message, SinkUnavailable
 from sinks.redis_fence import MARK_SECONDS, mark_key
 from sinks.template import Template
 from sinks.testing import batch, message
@@ -222,3 +222,22 @@ def test_one_message_that_cannot_be_written_is_retried_alone(redis_url: str, red
         outcomes = sink.send(batch([message(1), bad, message(3)]))
     assert names(outcomes) == ["Delivered", "Retry", "Delivered"]
     assert len(payloads(redis_client)) == 2
+
+
+def test_mark_that_is_none_of_ours_refuses_the_batch(redis_url: str, redis_client: redis.Redis) -> None:
+    earlier = batch([message(1)])
+    redis_client.rpush(mark_key(earlier.token), "somebody else's")
+    with streams(redis_url) as sink:
+        for claim in (earlier, batch(after(earlier))):
+            with pytest.raises(SinkUnavailable, match="WRONGTYPE") as caught:
+                sink.send(claim)
+            assert not caught.value.unknown
+    assert payloads(redis_client) == []
+
+
+def test_answer_that_is_not_the_script_s_is_no_answer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with streams(redis_url) as sink:
+        monkeypatch.setattr(sink.redis, "call", lambda packed: b"OK")
+        with pytest.raises(SinkUnavailable) as caught:
+            sink.send(batch([message(1)]))
+    assert caught.value.unknown

@@ -16,7 +16,7 @@ from sinks.testing import batch, message
 from tests.redis_sinks import jobs, marks, payloads, sidekiq, streams
 from tests.servers.base import LOCALHOST, free_port, port_open, run_server, wait_until
 from tests.servers.proxy import FaultProxy
-from tests.servers.redis import DEFAULT_VERSION, VERSIONS, RedisServer, find_redis, run_redis
+from tests.servers.redis import DEFAULT_VERSION, SLOTS, VERSIONS, RedisServer, find_redis, run_redis, run_redis_cluster
 
 REDIS_70 = "redis:7.0"
 
@@ -188,7 +188,9 @@ def test_too_few_replicas() -> None:
 
 
 def test_cluster_without_its_slots() -> None:
-    with run_redis(DEFAULT_VERSION, "--cluster-enabled", "yes") as server, streams(server.url) as sink:
+    with run_redis_cluster(nodes=1) as (node,), node.client() as client, streams(node.url) as sink:
+        assert list(sink.send(batch([message(1)]))) == [DELIVERED]
+        client.execute_command("CLUSTER", "DELSLOTS", *range(SLOTS))
         assert "CLUSTERDOWN" in refusal(sink)
 
 
