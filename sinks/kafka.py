@@ -9,7 +9,8 @@ Delivery is at least once: a message whose report never came is sent again, unde
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import UUID, uuid4
 
 from sinks.base import Batch, Hold, Outcome, Reject, Sink, SinkConfig, SinkOptions, never_lost
@@ -49,6 +50,11 @@ class KafkaSink(Sink):
             if config.options.exactly_once
             else PlainSender(self._judge, ordered=config.ordered)
         )
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """librdkafka's options as they are now: the relay's own and the user's over them."""
+        return self._judge.options
 
     @property
     def fatal_producers(self) -> int:
@@ -91,6 +97,4 @@ class KafkaSink(Sink):
             except (BadTopic, TemplateError) as error:
                 records.append(None)
                 outcomes[position] = Reject(str(error))
-        # Inside a transaction nothing can pass anything: it is all or nothing.
-        limits = self._judge.limits if self.config.ordered and not self.config.options.exactly_once else None
-        return Work(batch.messages, records, outcomes, ordered=self.config.ordered, limits=limits)
+        return Work(batch.messages, records, outcomes, ordered=self.config.ordered)

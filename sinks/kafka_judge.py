@@ -31,7 +31,7 @@ class Judge:
 
     @property
     def limits(self) -> Limits:
-        """What surely leaves as one record batch."""
+        """Of a record batch, as it is now: a refusal may have made it smaller."""
         size = min(int(self.options["batch.size"]), int(self.options["message.max.bytes"]))
         return Limits(max(1, size - SLACK_BYTES), int(self.options["batch.num.messages"]))
 
@@ -49,7 +49,7 @@ class Judge:
 
     def judge(self, work: Work, wave: Wave, reports: Sequence[Report]) -> list[int]:
         """The positions that Kafka has. Of the others, those that need no further try get their outcomes."""
-        if not any(reports):
+        if not any(reports) and not wave.alone:
             return wave.positions
         taken: list[int] = []
         for position, report in zip(wave.positions, reports, strict=True):

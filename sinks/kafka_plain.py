@@ -54,7 +54,10 @@ class PlainSender:
         self._judge.hold_unwell(work, self._client(alone=False), patience)
         reason = "no answer in time"
         lost_producers = 0
-        while (wave := work.wave()).positions and not patience.over and lost_producers < PRODUCERS_A_SEND:
+        while lost_producers < PRODUCERS_A_SEND and not patience.over:
+            wave = work.wave(self._judge.limits)
+            if not wave.positions:
+                break
             client = self._client(wave.alone)
             reports = client.deliver([work.record(p) for p in wave.positions], patience, ordered=self._ordered)
             for position in self._judge.judge(work, wave, reports):

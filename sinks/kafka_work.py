@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from sinks.base import DELIVERED, Message, Outcome, Retry
+from sinks.base import DELIVERED, Hold, Message, Outcome, Retry
 from sinks.kafka_client import Record
 
-BEHIND: Final = Retry("not sent: an earlier message of its key was not delivered")
+BEHIND: Final = "not sent: an earlier message of its key was not delivered"
 
 
 class Wave(NamedTuple):
@@ -33,7 +33,7 @@ class Wave(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Most of one wave that keeps order."""
+    """What surely leaves as one record batch, as long as it is for one partition."""
 
     bytes: int
     messages: int
@@ -46,7 +46,6 @@ class Work:
         records: one a message; None where it has an outcome already.
         outcomes: one a message; None where it is not decided.
         ordered: after the first message of a key that is not delivered, the key's later ones are not sent.
-        limits: of a wave that keeps order; None where order is not asked for, or kept by a transaction.
     """
 
     def __init__(
@@ -56,13 +55,11 @@ class Work:
         outcomes: list[Outcome | None],
         *,
         ordered: bool,
-        limits: Limits | None,
     ) -> None:
         self.messages = messages
         self.records = records
         self.outcomes = outcomes
         self._ordered = ordered
-        self._limits = limits
         self._suspects: set[int] = set()
 
     def record(self, position: int) -> Record:
@@ -80,13 +77,17 @@ class Work:
         """Positions, rising."""
         return [position for position, outcome in enumerate(self.outcomes) if outcome is None]
 
-    def wave(self) -> Wave:
-        """What goes out next; without positions once all is decided."""
+    def wave(self, limits: Limits | None = None) -> Wave:
+        """What goes out next; without positions once all is decided.
+
+        Args:
+            limits: of one record batch; None where a transaction keeps the order.
+        """
         if self._ordered:
             self._decide_those_behind()
         undecided = self.undecided()
-        if self._limits is not None:
-            return self._ordered_wave(undecided, self._limits)
+        if self._ordered and limits is not None:
+            return self._ordered_wave(undecided, limits)
         suspects = [position for position in undecided if position in self._suspects]
         if suspects and self._ordered:
             return Wave(undecided, alone=True)
@@ -127,12 +128,13 @@ class Work:
     def _decide_those_behind(self) -> None:
         if all(outcome is None or outcome is DELIVERED for outcome in self.outcomes):
             return
-        stuck: set[str] = set()
+        stuck: dict[str, Outcome] = {}
         for position, outcome in enumerate(self.outcomes):
             key = self.messages[position].key
             if key is None:
                 continue
             if outcome is None and key in stuck:
-                self.outcomes[position] = BEHIND
+                first = stuck[key]
+                self.outcomes[position] = Hold(BEHIND, first.destination) if isinstance(first, Hold) else Retry(BEHIND)
             elif outcome is not None and outcome is not DELIVERED:
-                stuck.add(key)
+                stuck.setdefault(key, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,7 +111,7 @@ class KafkaCluster:
 
     def new_topic(self, name: str = "", *, partitions: int = 1, replicas: int = 1, **config: str | int) -> str:
         """Create a topic (of a fresh name, unless given one); underscores in option names stand for dots."""
-        name = name or f"t-{uuid4().hex[:12]}"
+        name = name or new_name()
         options = {option.replace("_", "."): str(value) for option, value in config.items()}
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=options)
         admin = self.admin()
@@ -124,22 +124,40 @@ class KafkaCluster:
         wait_until(has_leaders, what=f"leaders of topic {name}")
         return name
 
+    def delete_topic(self, name: str) -> None:
+        admin = self.admin()
+        admin.delete_topics([name])[name].result(timeout=20)
+        wait_until(lambda: name not in admin.list_topics(timeout=5).topics, what=f"the end of topic {name}")
+
     def alter_topic(self, name: str, **config: str | int) -> None:
         entries = [ConfigEntry(option.replace("_", "."), str(value)) for option, value in config.items()]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
-        self.admin().incremental_alter_configs([resource])[resource].result(timeout=20)
+        admin = self.admin()
+        admin.incremental_alter_configs([resource])[resource].result(timeout=20)
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
         found = self.admin().list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
         return next(broker for broker in self.brokers if broker.node == found)
 
     def read(self, *topics: str, isolation: str = "read_committed", timeout: float = 20.0) -> list[Record]:
-        """All records of the topics up to now; within a partition in offset order."""
+        """All records of the topics up to now; within a partition in offset order. Waits for open transactions."""
+        with self._consumer("read_uncommitted") as consumer:
+            ends = _ends(consumer, topics)
+        with self._consumer(isolation) as consumer:
+            return _read_until(consumer, ends, time.monotonic() + timeout)
+
+    @contextmanager
+    def _consumer(self, isolation: str) -> Iterator[Consumer]:
         consumer = Consumer({**self.client, "group.id": uuid4().hex, "isolation.level": isolation, **QUIET})
         try:
-            return _read_all(consumer, topics, time.monotonic() + timeout)
+            yield consumer
         finally:
             consumer.close()
+
+
+def new_name() -> str:
+    """A topic's name that nobody has used yet."""
+    return f"t-{uuid4().hex[:12]}"
 
 
 QUIET = {"log_level": 0}
@@ -149,13 +167,18 @@ def quiet_admin(client: Mapping[str, Any]) -> AdminClient:
     return AdminClient({**client, **QUIET})
 
 
-def _read_all(consumer: Consumer, topics: tuple[str, ...], deadline: float) -> list[Record]:
+def _ends(consumer: Consumer, topics: Iterable[str]) -> dict[tuple[str, int], int]:
+    """The offsets behind the last record of every partition that has any."""
     ends: dict[tuple[str, int], int] = {}
     for topic in topics:
         for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
             if high > low:
                 ends[topic, partition] = high
+    return ends
+
+
+def _read_until(consumer: Consumer, ends: dict[tuple[str, int], int], deadline: float) -> list[Record]:
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for topic, partition in ends])
     records: list[Record] = []
     while ends:

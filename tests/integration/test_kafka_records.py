@@ -1,0 +1,77 @@
+"""What a consumer finds in Kafka, and where."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sinks.base import DELIVERED, Reject
+from sinks.testing import CREATED_US, batch, message
+from tests.kafka_sinks import assert_in_order, ids, opened
+from tests.servers import kafka as server
+from tests.servers.kafka import KafkaCluster, java_source
+
+KEYS = ["42", "", "a", "order-1", "zoë 😀", "k" * 1000, *(f"customer-{number}" for number in range(100))]
+
+
+def test_record_holds_the_message(kafka: KafkaCluster) -> None:
+    topic = kafka.new_topic()
+    headers = {"traceparent": "00-ab-cd-01", "n": 1, "deep": {"é": [None]}, "kind": "forged", "message_id": "forged"}
+    one = message(1, kind="order.created", key="42", payload=b'{"total": 9.90}', headers=headers)
+    with opened(kafka.client, topic) as sink:
+        assert sink.send(batch([one])) == [DELIVERED]
+    (record,) = kafka.read(topic)
+    assert (record.key, record.value, record.timestamp_ms) == (b"42", b'{"total": 9.90}', (CREATED_US + 1) // 1000)
+    assert record.headers == {
+        "message_id": str(one.message_id).encode(),
+        "kind": b"order.created",
+        "traceparent": b"00-ab-cd-01",
+        "n": b"1",
+        "deep": '{"é":[null]}'.encode(),
+    }
+
+
+def test_no_key_and_an_empty_one_are_told_apart(kafka: KafkaCluster) -> None:
+    topic = kafka.new_topic()
+    with opened(kafka.client, topic) as sink:
+        sink.send(batch([message(1, payload=b"null", key=None), message(2, payload=None, body=b"", key="")]))
+    assert [(record.key, record.value) for record in kafka.read(topic)] == [(None, b"null"), (b"", b"")]
+
+
+def test_topic_comes_from_the_template_and_is_checked_first(kafka: KafkaCluster) -> None:
+    topic = kafka.new_topic()
+    names = [topic, "", "a b", ".", "..", "x" * 250, "é", topic]
+    messages = [message(number, headers={"topic": name}) for number, name in enumerate(names)]
+    with opened(kafka.client) as sink:
+        outcomes = sink.send(batch(messages))
+    assert [type(outcome) for outcome in outcomes[1:-1]] == [Reject] * 6
+    assert ids(kafka.read(topic)) == [str(messages[0].message_id), str(messages[-1].message_id)]
+
+
+def test_a_key_goes_where_a_java_producer_puts_it(kafka: KafkaCluster) -> None:
+    ours, theirs = kafka.new_topic(partitions=12), kafka.new_topic(partitions=12)
+    with opened(kafka.client, ours) as sink:
+        sink.send(batch([message(number, key=key) for number, key in enumerate(KEYS)]))
+    java = java_source(Path(server.__file__).with_name("JavaProducer.java"), kafka.bootstrap, theirs)
+    lines = "".join(f"{key.encode().hex()}\n" for key in KEYS)
+    done = subprocess.run(java, input=lines, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    placed = {record.key: record.partition for record in kafka.read(ours)}
+    assert [placed[key.encode()] for key in KEYS] == [int(line) for line in done.stdout.splitlines()]
+    assert len(set(placed.values())) == 12
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_keys_keep_their_order_over_twelve_partitions(kafka: KafkaCluster, exactly_once: bool) -> None:
+    topic = kafka.new_topic(partitions=12)
+    messages = [message(number, key=f"key-{number % 100}") for number in range(3000)]
+    with opened(kafka.client, topic, ordered=True, exactly_once=exactly_once) as sink:
+        for start in range(0, 3000, 1000):
+            part = batch(messages[start : start + 1000], token=sink.new_token())
+            assert set(sink.send(part)) == {DELIVERED}
+    records = kafka.read(topic)
+    assert len(records) == 3000
+    assert len({record.partition for record in records}) == 12
+    assert_in_order(records, messages)
