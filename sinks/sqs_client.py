@@ -114,6 +114,10 @@ class SqsClient:
         future.set_result(known)
         return future
 
+    def credentials(self) -> Future[None]:
+        """Done once there are credentials that do not expire now: renewing them can take long."""
+        return self._executor.submit(self._renew)
+
     def forget(self, name: str) -> None:
         """What was known of this queue was wrong."""
         self._queues.pop(name, None)
@@ -126,6 +130,11 @@ class SqsClient:
         """Release connections. What waits for a thread is not called any more."""
         self._executor.shutdown(wait=False, cancel_futures=True)
         self.boto.close()
+
+    def _renew(self) -> None:
+        with translated():
+            if found := self.session.get_credentials():
+                found.get_frozen_credentials()
 
     def _send(self, url: str, entries: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         with translated():

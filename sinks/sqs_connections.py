@@ -46,7 +46,7 @@ class Connections:
         self._busy: set[http.HttpClientConnection] = set()
         self._waiting: set[Exchange] = set()
         self._closed = False
-        # Over what an exchange waits for, so that none is both failed and begun.
+        # So that no exchange is both failed and begun.
         self._lock = threading.Lock()
 
     def hand_to(self, exchange: Exchange) -> None:
@@ -54,11 +54,13 @@ class Connections:
         while self._idle:
             connection, since = self._idle.pop()
             if connection.is_open() and time.monotonic() - since < IDLE_S:
-                self._busy.add(connection)
+                with self._lock:
+                    self._busy.add(connection)
                 exchange.begin(connection)
                 return
             connection.close()
-        self._waiting.add(exchange)
+        with self._lock:
+            self._waiting.add(exchange)
         options = io.SocketOptions()
         options.connect_timeout_ms = self._connect_ms
         tls = None
@@ -70,21 +72,24 @@ class Connections:
         )
         connecting.add_done_callback(lambda done: self._connected(exchange, done))
 
-    def give_back(self, connection: http.HttpClientConnection | None, *, broken: bool) -> None:
-        self._busy.discard(connection)
-        if connection is None or broken or self._closed or not connection.is_open():
-            return
-        self._idle.append((connection, time.monotonic()))
+    def give_back(self, connection: http.HttpClientConnection, *, broken: bool) -> None:
+        with self._lock:
+            self._busy.discard(connection)
+            if connection.is_open() and not broken and not self._closed:
+                self._idle.append((connection, time.monotonic()))
+                return
+        connection.close()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
             waiting, self._waiting = self._waiting, set()
+            connections = [*self._busy, *[idle for idle, _ in self._idle]]
+            self._idle.clear()
         for exchange in waiting:
             exchange.fail(NotSent(f"{self._host}:{self._port}: no connection in time"))
-        for connection in [*self._busy, *[idle for idle, _ in self._idle]]:
+        for connection in connections:
             connection.close()
-        self._idle.clear()
 
     def _connected(self, exchange: Exchange, connecting: Future[http.HttpClientConnection]) -> None:
         error = connecting.exception()

@@ -119,21 +119,20 @@ class Exchange:
         self._sender = sender
         self._connections = connections
         self._request = request
-        self._connection: http.HttpClientConnection | None = None
         self._status = 0
         self._headers = HeadersDict()
         self._body = bytearray()
 
     def begin(self, connection: http.HttpClientConnection) -> None:
         """Send the request."""
-        self._connection = connection
         try:
             stream = connection.request(self._request, self._on_response, self._on_body)
             stream.activate()
         except (AwsCrtError, RuntimeError) as error:
+            self._connections.give_back(connection, broken=True)
             self.fail(NotSent(describe("the connection closed", str(error))))
         else:
-            stream.completion_future.add_done_callback(self._on_end)
+            stream.completion_future.add_done_callback(lambda ended: self._on_end(connection, ended))
 
     def fail(self, error: SqsError) -> None:
         self.future.set_exception(error)
@@ -145,9 +144,9 @@ class Exchange:
     def _on_body(self, chunk: bytes, **_: Any) -> None:
         self._body += chunk
 
-    def _on_end(self, ended: Future[int]) -> None:
+    def _on_end(self, connection: http.HttpClientConnection, ended: Future[int]) -> None:
         error = ended.exception()
-        self._connections.give_back(self._connection, broken=error is not None)
+        self._connections.give_back(connection, broken=error is not None)
         if error is not None:
             self.fail(Unanswered(describe(str(error))))
             return

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from sinks.base import DELIVERED, Batch, Delivered, Hold, Outcome, Reject, Retry, SinkConfig
 from sinks.sqs_batches import Batches
@@ -25,6 +25,8 @@ from sinks.sqs_errors import (
     too_large,
 )
 from sinks.sqs_trouble import Trouble
+
+T = TypeVar("T")
 
 
 class Sending:
@@ -87,15 +89,21 @@ class Sending:
         return made
 
     def _find_queues(self, names: Iterable[str]) -> None:
-        futures = {name: self._client.queue(name) for name in names}
-        for name, future in futures.items():
-            try:
-                self._queues[name] = future.result(max(0.0, self._last_start - time.monotonic()))
-            except TimeoutError:
-                self.abandoned = not future.cancel() or self.abandoned
-                self.trouble.not_sent(NotSent("no answer to a question about the queue in time"))
-            except SqsError as error:
-                self._note(error, name)
+        self._found(self._client.credentials(), "")
+        for name, future in [(name, self._client.queue(name)) for name in names]:
+            queue = self._found(future, name)
+            if queue is not None:
+                self._queues[name] = queue
+
+    def _found(self, future: Future[T], queue: str) -> T | None:
+        try:
+            return future.result(max(0.0, self._last_start - time.monotonic()))
+        except TimeoutError:
+            self.abandoned = not future.cancel() or self.abandoned
+            self.trouble.not_sent(NotSent("no answer to a question about queue or credentials in time"))
+        except SqsError as error:
+            self._note(error, queue)
+        return None
 
     def _fitting(self, made: Iterable[Entry | Outcome]) -> list[Entry]:
         """The entries that may be sent. The others have their outcomes, and hold up what comes after them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from sinks.base import DELIVERED, Hold
 from sinks.testing import message
 from tests.servers.sqs_answers import Call, Fault
 from tests.servers.sqs_stub import SqsStub
-from tests.sqs_sinks import only_boto3, opened, send
+from tests.sqs_sinks import only_boto3, opened, send, unavailable
 
 
 @pytest.fixture(params=["awscrt", "boto3"], autouse=True)
@@ -80,3 +81,24 @@ def test_credentials_may_come_later(sqs_stub: SqsStub, credentials: Path) -> Non
             write(credentials, "NEW")
             assert send(sink, [message(1)]) == [DELIVERED]
         sqs_stub.calls.clear()
+
+
+SHORT_LIVED = """
+[ ! -e {slow} ] || sleep 5
+now=$(date -u -d '+60 seconds' +%Y-%m-%dT%H:%M:%SZ)
+echo '{{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "SessionToken": "A-token", "Expiration": "'$now'"}}'
+"""
+
+
+def test_renewing_that_takes_too_long_ends_in_time(sqs_stub: SqsStub, credentials: Path, tmp_path: Path) -> None:
+    slow, program = tmp_path / "slow", tmp_path / "program"
+    program.write_text(SHORT_LIVED.format(slow=slow))
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = sh {program}\n")
+    with opened(client(sqs_stub), send_timeout=1.0) as sink:
+        assert send(sink, [message(1)]) == [DELIVERED]
+        slow.touch()
+        began = time.monotonic()
+        assert unavailable(sink, [message(2)]).unknown is False
+        assert time.monotonic() - began < 3
+        slow.unlink()
+        assert send(sink, [message(2)]) == [DELIVERED]
