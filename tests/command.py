@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from relay.apply import apply
+from relay.database import Database
+from relay.settings import load
 
 SINKS = """
 [sinks.emails]
@@ -73,3 +78,12 @@ class Command:
     def _environment(self, env: dict[str, str]) -> dict[str, str]:
         others = {name: value for name, value in os.environ.items() if not name.startswith("RELAY_")}
         return {**others, "RELAY_DATABASE_URL": self.url, **env}
+
+
+def configured(url: str, folder: Path) -> Command:
+    """The command with the file `SINKS`, which is applied already."""
+    command = Command(url, folder)
+    command.configure(SINKS)
+    with closing(Database(url)) as database:
+        apply(database, load(folder / "relay.toml", {"RELAY_DATABASE_URL": url}))
+    return command

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.command import SINKS, Command
+from tests.command import Command, configured
 from tests.servers.base import wait_until
 
 MANY = 100_000
@@ -25,10 +25,7 @@ CARRIED = (
 
 @pytest.fixture
 def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    command = Command(relay_database_url, tmp_path)
-    command.configure(SINKS)
-    command("apply")
-    return command
+    return configured(relay_database_url, tmp_path)
 
 
 @pytest.fixture

@@ -7,15 +7,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.command import SINKS, Command
+from tests.command import SINKS, Command, configured
 
 
 @pytest.fixture
 def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    command = Command(relay_database_url, tmp_path)
-    command.configure(SINKS)
-    command("apply")
-    return command
+    return configured(relay_database_url, tmp_path)
 
 
 def test_paused_with_a_reason_and_resumed(relay: Command) -> None:

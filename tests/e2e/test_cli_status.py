@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.command import SINKS, Command
+from tests.command import Command, configured
 
 QUIET = {
     "due": 0,
@@ -30,10 +30,7 @@ SEEN = "insert into relay.relays (worker, seen_at, circuits) values (%s, clock_t
 
 @pytest.fixture
 def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    command = Command(relay_database_url, tmp_path)
-    command.configure(SINKS)
-    command("apply")
-    return command
+    return configured(relay_database_url, tmp_path)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.command import SINKS, Command
+from tests.command import Command, configured
 from tests.servers.base import wait_until
 
 SHOW_CURSOR = "\x1b[?25h"
@@ -73,10 +73,7 @@ def on_a_terminal(relay: Command, *args: str) -> Iterator[Terminal]:
 
 @pytest.fixture
 def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    command = Command(relay_database_url, tmp_path)
-    command.configure(SINKS)
-    command("apply")
-    return command
+    return configured(relay_database_url, tmp_path)
 
 
 def test_watching_draws_a_table_until_interrupted(relay: Command) -> None:
