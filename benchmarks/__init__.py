@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks` runs all, `python -m benchmarks.NAME [--check]` one."""

@@ -1,0 +1,137 @@
+"""What the benchmarks measure on: a fresh PostgreSQL with the relay's schema, and meters on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from relay.circuit import Circuit
+from relay.database import Database
+from relay.engine import Engine
+from relay.leases import Leases
+from relay.metrics import Metrics
+from relay.rows import RowClaims
+from relay.settings import Settings, load
+from relay.shards import ShardClaims
+from relay.stopping import Stopping
+from tests.servers.postgres import migrate, new_cluster, new_database
+
+PAYLOAD_BYTES = 300
+SERVER = {"fsync": "on", "shared_buffers": "512MB", "max_wal_size": "16GB", "checkpoint_timeout": "1h"}
+"""fsync as in production; no checkpoint in the middle, whose full-page images would be counted to whoever comes next."""
+
+
+@dataclass
+class Stage:
+    """One database, and the settings of the sinks in it."""
+
+    url: str
+    settings: Settings
+    conn: psycopg.Connection[Any]
+
+    def write(self, kind: str, messages: int, *, keys: int = 0) -> None:
+        """Insert so many messages of a kind, in one statement; of so many keys, 0 = without."""
+        self.conn.execute(
+            """
+            insert into relay.outbox (kind, key, payload)
+            select %(kind)s, case when %(keys)s > 0 then (n %% greatest(%(keys)s, 1))::text end,
+                   json_build_array(n, repeat('x', %(bytes)s))
+              from generate_series(1, %(messages)s) n
+            """,
+            {"kind": kind, "keys": keys, "messages": messages, "bytes": PAYLOAD_BYTES - 15},
+        )
+
+    def empty(self) -> None:
+        self.conn.execute("truncate relay.outbox, relay.claims, relay.stuck_keys")
+
+    def wal(self) -> int:
+        """Bytes of WAL so far."""
+        row = self.conn.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
+        return int(row[0]) if row else 0
+
+    def claims(self, sink: str) -> RowClaims | ShardClaims:
+        """A way to claim, on a connection of its own."""
+        settings = self.settings.sinks[sink]
+        return (ShardClaims if settings.ordered else RowClaims)(Database(self.url), settings, "benchmark")
+
+    def server_cpu(self, name: str = "outbox-relay") -> float:
+        """Seconds of CPU that backends of this application name have used so far."""
+        rows = self.conn.execute("select pid from pg_stat_activity where application_name like %s", [f"{name}%"])
+        return sum(cpu_of(pid) for (pid,) in rows)
+
+    def drain(self, sink: str, workers: int) -> float:
+        """Run so many engines of a sink until nothing is ready; seconds. The connections stay open."""
+        settings = self.settings.sinks[sink]
+        circuit, leases, stopping = Circuit(), Leases(), Stopping()
+
+        def work() -> None:
+            engine = Engine(
+                settings, claims=self.claims(sink), sink=settings.sink_class(settings.config), circuit=circuit,
+                leases=leases, stopping=stopping, metrics=Metrics(),
+            )  # fmt: skip
+            while engine.run_once() is not None or self._ready(sink):
+                pass
+            self._engines.append(engine)
+
+        started = time.perf_counter()
+        together([work] * workers)
+        return time.perf_counter() - started
+
+    def close_engines(self) -> None:
+        while self._engines:
+            self._engines.pop().close()
+
+    def _ready(self, sink: str) -> bool:
+        with psycopg.connect(self.url) as conn:
+            row = conn.execute("select exists (select from relay.outbox where sink = %s)", [sink]).fetchone()
+        return bool(row and row[0])
+
+    def __post_init__(self) -> None:
+        self._engines: list[Engine] = []
+
+
+@contextmanager
+def stage(postgres: int, configuration: str, folder: Path, **server: str | int) -> Iterator[Stage]:
+    """A fresh cluster of this version, the schema, and the sinks and routes of a relay.toml."""
+    with new_cluster(postgres) as cluster, cluster.run(**{**SERVER, **server}), new_database(cluster.url()) as url:
+        migrate(url)
+        file = folder / "relay.toml"
+        file.write_text(configuration, encoding="utf-8")
+        settings = load(file, {"RELAY_DATABASE_URL": url})
+        with psycopg.connect(url, autocommit=True) as conn:
+            for sink in settings.sinks.values():
+                conn.execute("insert into relay.sinks (name, shards) values (%s, %s)", [sink.name, sink.shards])
+            for route in settings.routes:
+                conn.execute("insert into relay.routes (kind, sink) values (%s, %s)", [route.kind, route.sink])
+            here = Stage(url, settings, conn)
+            yield here
+            here.close_engines()
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mib(pid: int) -> float:
+    """MiB of memory that a process holds."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+
+
+def together(works: list[Callable[[], None]]) -> None:
+    """Run them in threads, and wait for all."""
+    threads = [threading.Thread(target=work) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
