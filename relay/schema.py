@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from psycopg import Connection
-from psycopg.errors import Diagnostic
+from psycopg.errors import Diagnostic, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier, Literal
 
 from relay.database import Database
-from relay.errors import SchemaMismatch
+from relay.errors import RelayError, SchemaMismatch
 from relay.locks import PATIENCE_S, Say, with_patience
 from relay.statements import folder, statement
 
@@ -79,7 +79,15 @@ def migrate(database: Database, *, say: Say = lambda text: None, patience: float
     """
     applied: list[Migration] = []
     if pending(database):
-        applied = with_patience(lambda: _apply_pending(database, say), database, say, patience)
+        try:
+            applied = with_patience(lambda: _apply_pending(database, say), database, say, patience)
+        except RelayError as error:
+            if isinstance(error.__cause__, InsufficientPrivilege):
+                raise RelayError(
+                    f"{str(error.__cause__).splitlines()[0]}; nothing was changed. Run it as the database's owner, "
+                    "or give whoever that is the script: relay migrate --sql"
+                ) from error
+            raise
     _repair_indexes(database, say)
     return applied
 

@@ -20,7 +20,7 @@ from relay import schema
 from relay.database import Database
 from relay.errors import RelayError, SchemaMismatch
 from relay.statements import folder
-from tests.command import Command
+from tests.command import SINKS, Command
 from tests.servers.base import wait_until
 from tests.servers.postgres import DEFAULT_VERSION, find_programs, new_database
 
@@ -200,6 +200,7 @@ def test_a_role_without_rights_to_create_is_refused_where_something_is_to_do(dat
         assert refused.returncode == 1
         assert len(refused.stderr.splitlines()) == 1
         assert "permission denied for database" in refused.stderr
+        assert "relay migrate --sql" in refused.stderr
         with session(database_url) as conn:
             assert not schema_exists(conn)
 
@@ -231,7 +232,8 @@ def test_a_newer_schema_is_refused(relay_database_url: str, tmp_path: Path) -> N
     with session(relay_database_url) as conn:
         conn.execute("insert into relay.migrations (version, name) values (9999, 'future')")
     relay = Command(relay_database_url, tmp_path)
-    for args, code in ((["migrate"], 1), (["migrate", "--check"], 3), (["status"], 1), (["apply"], 1)):
+    relay.configure(SINKS)
+    for args, code in ((["migrate"], 1), (["migrate", "--check"], 3), (["status"], 1), (["apply"], 1), (["run"], 1)):
         done = relay.run(*args)
         assert done.returncode == code
         assert len(done.stderr.splitlines()) == 1
@@ -240,8 +242,10 @@ def test_a_newer_schema_is_refused(relay_database_url: str, tmp_path: Path) -> N
 
 
 def test_a_missing_schema_is_refused(database_url: str, tmp_path: Path) -> None:
-    for args in (["status"], ["apply"], ["dead", "list"], ["pause", "emails", "--reason", "x"]):
-        done = Command(database_url, tmp_path).run(*args)
+    relay = Command(database_url, tmp_path)
+    relay.configure(SINKS)
+    for args in (["status"], ["apply"], ["dead", "list"], ["pause", "emails", "--reason", "x"], ["run"]):
+        done = relay.run(*args)
         assert done.returncode == 1
         assert done.stderr == 'Error: there is no schema "relay"; run: relay migrate\n'
 
