@@ -26,7 +26,7 @@ from tests.servers.postgres import migrate, new_cluster, new_database
 
 PAYLOAD_BYTES = 300
 SERVER = {"fsync": "on", "shared_buffers": "512MB", "max_wal_size": "16GB", "checkpoint_timeout": "1h"}
-"""fsync as in production; no checkpoint in the middle, whose full-page images would be counted to whoever comes next."""
+"""As in production, but with no checkpoint in between, whose full-page images would count for whoever comes next."""
 
 
 @dataclass
