@@ -179,7 +179,7 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.half:
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{")
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.connection.close()
+        socket.close(self.connection.detach())
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
