@@ -72,10 +72,6 @@ class KafkaSink(Sink):
         self._sender.close()
         self._judge.topics.forget()
 
-    def idle(self) -> None:
-        """Serve librdkafka while there is nothing to send. It refreshes OAuth tokens only when asked for its news."""
-        self._sender.idle()
-
     def send(self, batch: Batch) -> Sequence[Outcome]:
         if not batch.messages:
             return []

@@ -147,27 +147,43 @@ class KafkaClient:
         for position, (topic, value, key, timestamp, headers, _) in enumerate(records):
             if key in stuck:
                 continue
-            while True:
+            # By position: keywords would cost another quarter of a microsecond.
+            arguments = (topic, value, key, -1, partial(report, position), None, timestamp, headers)
+            try:
                 try:
-                    # By position: keywords would cost another quarter of a microsecond.
-                    produce(topic, value, key, -1, partial(report, position), None, timestamp, headers)
-                except BufferError:  # its queue is full: no failure, but a reason to wait for reports
-                    self.poll(patience.slice())
-                    if not patience.over:
-                        continue
-                except KafkaException as error:
-                    reports[position] = Refused(error_of(error))
-                    if ordered and key is not None:
-                        stuck.add(key)
-                break
-        while self._unreported(patience.slice()) and not patience.over and not (together and failures):
-            if self.fatal is not None:
-                patience = Patience(min(STRAGGLERS_S, patience.left), lambda: False)
-                self._unreported(patience.left)
-                break
-            if self.denied and all(report is UNREPORTED for report in reports):
-                break
+                    produce(*arguments)
+                except BufferError:
+                    if not self._produce_later(arguments, patience):
+                        return reports
+            except KafkaException as error:
+                report(position, self._refused(error_of(error)), None)
+                if ordered and key is not None:
+                    stuck.add(key)
+        self._await_reports(reports, failures if together else [], patience)
         return reports
+
+    def _produce_later(self, arguments: tuple[Any, ...], patience: Patience) -> bool:
+        """The queue is full. That is no failure, but a reason to wait for reports; False where none came."""
+        while not patience.over:
+            self._unreported(patience.slice())
+            try:
+                self.producer.produce(*arguments)
+            except BufferError:
+                continue
+            return True
+        return False
+
+    def _await_reports(self, reports: Sequence[Report], failures: Sequence[int], patience: Patience) -> None:
+        """
+        Args:
+            failures: fills up; the first one ends the waiting.
+        """
+        while self._unreported(patience.slice()) and not patience.over and not failures:
+            if self.fatal is not None:
+                self._unreported(min(STRAGGLERS_S, patience.left))
+                return
+            if self.denied and all(report is UNREPORTED for report in reports):
+                return
 
     def _unreported(self, seconds: float) -> int:
         try:
@@ -175,6 +191,11 @@ class KafkaClient:
         except KafkaException as error:
             self._gave_up(error_of(error))
             return len(self.producer)
+
+    def _refused(self, error: Any) -> Refused:
+        if error.name() == "_FATAL" and self.fatal is None:
+            self.fatal = error  # why, it has said already, or says at the next poll
+        return Refused(error)
 
     def discard(self) -> None:
         """End it now. What it still holds is not sent; what is on the way may arrive."""

@@ -32,8 +32,10 @@ class Judge:
     @property
     def limits(self) -> Limits:
         """Of a record batch, as it is now: a refusal may have made it smaller."""
-        size = min(int(self.options["batch.size"]), int(self.options["message.max.bytes"]))
-        return Limits(max(1, size - SLACK_BYTES), int(self.options["batch.num.messages"]))
+        size = min(int(self.options[name]) for name in ("batch.size", "message.max.bytes"))
+        messages = min(int(self.options[name]) for name in ("batch.num.messages", "queue.buffering.max.messages"))
+        queue = int(self.options["queue.buffering.max.kbytes"]) * 1024
+        return Limits(max(1, min(size, queue) - SLACK_BYTES), messages)
 
     def hold_unwell(self, work: Work, client: KafkaClient, patience: Patience) -> None:
         """Decide the messages whose topics cannot be written to.

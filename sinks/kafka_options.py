@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,6 +27,9 @@ LINGER_MS: Final = 5
 BATCH_BYTES: Final = 1_000_000
 """librdkafka's own default of `batch.size` and of `message.max.bytes`."""
 BATCH_MESSAGES: Final = 10_000
+QUEUE_MESSAGES: Final = 100_000
+QUEUE_KBYTES: Final = 1_048_576
+"""librdkafka's own defaults too."""
 
 CLUSTER: Final = {"bootstrap.servers", "test.mock.num.brokers"}
 """What says where the brokers are; the second one makes them inside this process."""
@@ -48,6 +52,8 @@ def producer_options(config: SinkConfig) -> dict[str, Any]:
     problems = _broken_promises(given, config)
     if problems:
         raise ValueError("client: " + "; ".join(problems))
+    if isinstance(given.get("oauth_cb"), str):
+        given["oauth_cb"] = _function(given["oauth_cb"])
     options = _defaults(config) | given
     _ask_librdkafka(options)
     return options
@@ -65,6 +71,8 @@ def _defaults(config: SinkConfig) -> dict[str, Any]:
         "batch.size": BATCH_BYTES,
         "batch.num.messages": BATCH_MESSAGES,
         "message.max.bytes": BATCH_BYTES,
+        "queue.buffering.max.messages": QUEUE_MESSAGES,
+        "queue.buffering.max.kbytes": QUEUE_KBYTES,
         # The sink's own deadline comes first and takes all messages back at once: librdkafka's gives up one by one,
         # which would let a later one of a key pass. It is there for a process that was stopped in mid-air.
         "message.timeout.ms": round(timeout_ms * 1.5),
@@ -115,13 +123,22 @@ def _broken_promises(given: Mapping[str, Any], config: SinkConfig) -> list[str]:
     return problems
 
 
+def _function(name: str) -> Any:
+    """What `"module:function"` names: a configuration file cannot hold a function."""
+    try:
+        return pkgutil.resolve_name(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise ValueError(f'client: oauth_cb: expected "module:function": {error}') from error
+
+
 def _ask_librdkafka(options: Mapping[str, Any]) -> None:
-    """Make a producer that knows no broker, so that it connects to nothing.
+    """Make a producer that knows no broker and asks for no token, so that it talks to nobody.
 
     Raises:
         ValueError: an option that librdkafka does not know or take.
     """
-    alone = {name: value for name, value in options.items() if name not in CLUSTER}
+    talks = {*CLUSTER, "oauth_cb", "security.protocol", "sasl.mechanism"} if "oauth_cb" in options else CLUSTER
+    alone = {name: value for name, value in options.items() if name not in talks}
     try:
         Producer({**alone, "log_level": 0})
     except KafkaException as error:

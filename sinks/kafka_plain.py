@@ -40,11 +40,6 @@ class PlainSender:
                 client.discard()
         self._batching = self._alone = None
 
-    def idle(self) -> None:
-        for client in (self._batching, self._alone):
-            if client is not None:
-                client.poll()
-
     def send(self, work: Work, batch: Batch, patience: Patience) -> None:
         """Give every message its outcome, unless the claim was lost.
 
@@ -59,6 +54,7 @@ class PlainSender:
             if not wave.positions:
                 break
             client = self._client(wave.alone)
+            before = work.progress()
             reports = client.deliver([work.record(p) for p in wave.positions], patience, ordered=self._ordered)
             for position in self._judge.judge(work, wave, reports):
                 work.outcomes[position] = DELIVERED
@@ -67,6 +63,8 @@ class PlainSender:
                 lost_producers += 1
                 reason = describe(client.fatal)
                 self._replace(work, client.fatal)
+            elif work.progress() == before:
+                break
         if work.undecided():
             self.close()  # else they might leave later, on their own
             if not batch.lost():

@@ -70,10 +70,6 @@ class TransactionalSender:
         self._end()
         self._store = None
 
-    def idle(self) -> None:
-        if self._session is not None:
-            self._session.client.poll()
-
     def send(self, work: Work, batch: Batch, patience: Patience) -> None:
         """Give every message its outcome, unless the claim was lost.
 

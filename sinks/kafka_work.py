@@ -77,6 +77,10 @@ class Work:
         """Positions, rising."""
         return [position for position, outcome in enumerate(self.outcomes) if outcome is None]
 
+    def progress(self) -> tuple[int, int]:
+        """Changes with everything that is found out."""
+        return len(self.undecided()), len(self._suspects)
+
     def wave(self, limits: Limits | None = None) -> Wave:
         """What goes out next; without positions once all is decided.
 

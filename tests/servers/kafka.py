@@ -71,6 +71,11 @@ class Broker:
             self.server.kill()
         self.stop()
 
+    def forget(self, topic: str) -> None:
+        """Lose what it holds of a topic. Only while it does not run."""
+        for folder in (self.folder / "data").glob(f"{topic}-*"):
+            shutil.rmtree(folder)
+
     def answers(self) -> bool:
         admin = quiet_admin({"bootstrap.servers": f"{LOCALHOST}:{self.port}"})
         return self.node in admin.list_topics(timeout=2).brokers
@@ -138,6 +143,11 @@ class KafkaCluster:
     def leader(self, topic: str, partition: int = 0) -> Broker:
         found = self.admin().list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
         return next(broker for broker in self.brokers if broker.node == found)
+
+    def in_sync(self, topic: str) -> int:
+        """How many replicas of its partitions are in sync."""
+        partitions = self.admin().list_topics(topic, timeout=10).topics[topic].partitions.values()
+        return sum(len(partition.isrs) for partition in partitions)
 
     def read(self, *topics: str, isolation: str = "read_committed", timeout: float = 20.0) -> list[Record]:
         """All records of the topics up to now; within a partition in offset order. Waits for open transactions."""
@@ -287,6 +297,9 @@ def _properties(broker: Broker, nodes: list[Broker], settings: Mapping[str, str 
         # The tests' messages carry times of long ago, and Kafka counts a record's age from its own timestamp.
         "log.retention.ms": -1,
         # A dead node is missed in seconds, so that a test of it is short.
+        # And a node that is back leads again what it led.
+        "leader.imbalance.check.interval.seconds": 1,
+        "leader.imbalance.per.broker.percentage": 0,
         "broker.session.timeout.ms": 3000,
         "broker.heartbeat.interval.ms": 500,
         "controller.quorum.fetch.timeout.ms": 1000,
