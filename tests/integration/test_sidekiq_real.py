@@ -29,12 +29,12 @@ CLAIMED = 90.0
 
 
 @pytest.fixture
-def server(redis_server: Callable[[str], RedisServer]) -> Iterator[RedisServer]:
+def server(redis_server: Callable[[str], RedisServer]) -> RedisServer:
     """What Sidekiq 8 takes at least."""
     server = redis_server("redis:7.0")
     with server.client() as client:
         client.flushall()
-    yield server
+    return server
 
 
 @pytest.fixture
