@@ -40,8 +40,8 @@ class Claim:
     """Shard and message: not to be sent, as an earlier message of its key waits."""
     exhausted: list[tuple[int, Message]] = field(default_factory=list)
     """Shard and message: not to be sent, as its last attempt died with its relay."""
-    stuck: frozenset[str] = frozenset()
-    """Keys among `messages` with a row in relay.stuck_keys."""
+    stuck: dict[str, int] = field(default_factory=dict)
+    """Keys with a row in relay.stuck_keys, and the id up to which they may be sent."""
 
     @property
     def ids(self) -> list[int]:
@@ -62,10 +62,12 @@ class StuckKey:
     """Id of its first message that was not delivered."""
     attempts: int
     after: float
-    """Seconds that it waits at least; infinite backoff is `blocked`."""
+    """Seconds that it waits at least."""
     reason: str
     counted: bool = True
+    """Whether this was an attempt of that message."""
     blocked: bool = False
+    """Whether that message is dead, and the key waits for a person."""
 
 
 @dataclass(slots=True)
@@ -84,8 +86,8 @@ class Verdict:
     """Ordered sinks: keys whose first message was not delivered, or whose death blocks them."""
     waiting: list[tuple[int, Message]] = field(default_factory=list)
     """Ordered sinks: shard and message that waits for an earlier one of its key."""
-    progressed: set[tuple[int, str]] = field(default_factory=set)
-    """Ordered sinks: shard and stuck key of which everything that was sent is done with."""
+    progressed: list[str] = field(default_factory=list)
+    """Ordered sinks: stuck keys of which everything that might be sent is done with."""
     trouble: str | None = None
     """Why the whole sink is unwell; None: it is not."""
 

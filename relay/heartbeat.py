@@ -54,8 +54,8 @@ class Heartbeat:
             return
         self._failing = False
         for lease in leases:
-            if lease.claim.token in ours:
+            if ours[lease.claim.token] == len(lease.claim.shards):
                 lease.renewed(asked_at)
             else:
-                # Settled a moment ago, or taken away: either way there is nothing left to send.
+                # Settled a moment ago, or taken away, be it one shard of many: nothing of it may be sent any more.
                 lease.lose()

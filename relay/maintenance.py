@@ -14,13 +14,14 @@ import structlog
 from relay.backoff import Backoff
 from relay.errors import RelayError
 from relay.metrics import Metrics
-from relay.shards import let_due_key_go
 from relay.stopping import Stopping
 from relay.store import Store
+from relay.stuck import let_due_keys_go
 
 log = structlog.get_logger("relay")
 
 PROMOTE_MESSAGES = 1000
+LET_GO_KEYS = 500
 LONGEST_WAIT_S = 1.0
 PRESENCE_S = 10.0
 IDLE_FOR_S = 30.0
@@ -77,8 +78,8 @@ class Maintenance:
     def tick(self) -> float:
         """One round; returns seconds until the next."""
         self._say_alive()
-        woken = self._reap() + self._promote() + self._let_keys_go()
-        if woken:
+        let_go = let_due_keys_go(self._store.database, LET_GO_KEYS)
+        if self._reap() + self._promote() + let_go:
             self._wake()
         due = self._store.next_due()
         longest = LONGEST_WAIT_S * random.uniform(0.8, 1.0)
@@ -102,12 +103,6 @@ class Maintenance:
             self._metrics.reaped(sink, messages)
             log.warning("claim reaped", sink=sink, owner=worker, count=messages)
         return freed
-
-    def _let_keys_go(self) -> int:
-        keys = 0
-        while not self._stopping.is_set() and let_due_key_go(self._store.database):
-            keys += 1
-        return keys
 
     def _say_alive(self) -> None:
         says = (self._is_idle(), dict(self._circuits()))

@@ -27,7 +27,7 @@ def judge_ordered(
         judge.exhausted(shard, message)
     verdict = judge.verdict
     verdict.waiting.extend(claim.waiting)
-    verdict.progressed = {(shard, key) for shard, key in judge.passed if key not in judge.unfinished}
+    verdict.progressed = [key for key, done in judge.done.items() if done >= claim.stuck[key]]
     return verdict
 
 
@@ -36,22 +36,21 @@ class _Judge:
 
     def __init__(self, claim: Claim, settings: SinkSettings, delays: dict[str, float]) -> None:
         self.verdict = Verdict()
-        self.left: set[str] = set()
+        self.waits: set[str] = set()
+        """Keys that may not go on."""
+        self.done: dict[str, int] = {}
+        """Stuck keys, and the last message of each that is done with."""
+        self._left: set[str] = set()
         """Keys whose remaining messages stay ready, to be claimed again."""
-        self.passed: set[tuple[int, str]] = set()
-        """Stuck keys of which something is done with."""
-        self.unfinished: set[str] = set()
-        """Keys of which something still has to be sent before others may be let go."""
         self._claim = claim
         self._settings = settings
         self._delays = delays
-        self._waits: set[str] = set()
 
     def message(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
         key = message.key
-        if key in self._waits:
+        if key in self.waits:
             self.verdict.waiting.append((shard, message))
-        elif key not in self.left:
+        elif key not in self._left:
             self._judge(position, shard, message, outcome)
 
     def _judge(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
@@ -59,7 +58,7 @@ class _Judge:
         match outcome:
             case Delivered():
                 self.verdict.delivered.append(position)
-                self._done_with(shard, key)
+                self._done_with(message)
             case Retry(reason, after):
                 if message.attempts >= (self._claim.max_attempts[position] or self._settings.max_attempts):
                     self._dead(shard, message, reason)
@@ -72,8 +71,7 @@ class _Judge:
             case Hold(reason, None):
                 self.verdict.trouble = self.verdict.trouble or reason
                 if key is not None:
-                    self.left.add(key)
-                    self.unfinished.add(key)
+                    self._left.add(key)
             case Hold(reason, destination):
                 delay = self._delays[str(destination)]
                 if key is None:
@@ -85,12 +83,12 @@ class _Judge:
 
     def exhausted(self, shard: int, message: Message) -> None:
         """A message that is dead without having been sent again."""
-        if message.key not in self._waits and message.key not in self.left:
+        if message.key not in self.waits and message.key not in self._left:
             self._dead(shard, message, EXHAUSTED)
 
-    def _done_with(self, shard: int, key: str | None) -> None:
-        if key in self._claim.stuck and key is not None:
-            self.passed.add((shard, key))
+    def _done_with(self, message: Message) -> None:
+        if message.key in self._claim.stuck and message.key is not None:
+            self.done[message.key] = message.id
 
     def _dead(self, shard: int, message: Message, reason: str) -> None:
         self.verdict.dead.append((message.id, reason))
@@ -100,10 +98,9 @@ class _Judge:
             self._stuck(StuckKey(shard, message.key, message.id, 0, 0.0, reason, blocked=True))
         else:
             # It was not sent, so neither was what came after it; that is ready and goes with the next claim.
-            self.left.add(message.key)
-            self._done_with(shard, message.key)
+            self._left.add(message.key)
+            self._done_with(message)
 
     def _stuck(self, key: StuckKey) -> None:
         self.verdict.stuck.append(key)
-        self._waits.add(key.key)
-        self.unfinished.add(key.key)
+        self.waits.add(key.key)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from relay.claim import Claim, LostClaim, Places, Verdict, message_of, size_of
 from relay.database import Database, us_since_1970
-from relay.scan import Scan
+from relay.scan import Appetite, Scan
 from relay.settings import SinkSettings
 from relay.statements import statement
 from relay.verdict import Destinations, judge
@@ -27,7 +27,8 @@ class RowClaims:
         self._database = database
         self._settings = settings
         self._worker = worker
-        self._scan = Scan(settings.batch_messages, settings.batch_bytes)
+        self._scan = Scan()
+        self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
 
     def claim(self, limit: int) -> Claim | None:
@@ -39,16 +40,17 @@ class RowClaims:
                 "token": token,
                 "sink": self._settings.name,
                 "worker": self._worker,
-                "messages": min(limit, self._scan.limit),
+                "messages": min(limit, self._appetite.limit),
                 "bytes": self._settings.batch_bytes,
                 "lease": self._settings.lease,
-                "after": self._scan.start()[0],
+                "after": self._scan.start(),
             },
         )
         # The server answers in the order of the heap, which is mostly but not always that of the ids.
         rows.sort(key=lambda row: row[1])
         size = size_of(rows)
-        self._scan.found({0: rows[-1][1]} if rows else {}, len(rows), size)
+        self._scan.found(rows[-1][1] if rows else None)
+        self._appetite.took(len(rows), size)
         if not rows:
             return None
         return Claim(
@@ -88,7 +90,7 @@ class RowClaims:
             for delay, reason, ids in verdict.held:
                 held = {"ids": ids, "delay": delay, "unknown": False, "reason": reason}
                 conn.execute(statement("settle_release"), where | held)
-                self._scan.go_back(0, ids[0])
+                self._scan.go_back(ids[0])
 
     def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
         """Give all of a claim back without counting the attempt. Raises as `settle` does."""
@@ -98,7 +100,7 @@ class RowClaims:
                 raise LostClaim
             held = {"ids": claim.ids, "delay": 0.0, "unknown": unknown, "reason": reason}
             conn.execute(statement("settle_release"), where | held)
-            self._scan.go_back(0, claim.messages[0].id)
+            self._scan.go_back(claim.messages[0].id)
 
     def close(self) -> None:
         self._database.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -22,10 +23,10 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def extend_claims(self, tokens: Sequence[UUID], lease: float) -> set[UUID]:
-        """Renew leases; return the tokens that are still ours."""
+    def extend_claims(self, tokens: Sequence[UUID], lease: float) -> Counter[UUID]:
+        """Renew leases; return the tokens that are still ours, and how many shards each has left (rows: 1)."""
         rows = self.database.query(statement("extend_claims"), {"tokens": list(tokens), "lease": lease})
-        return {row[0] for row in rows}
+        return Counter(row[0] for row in rows)
 
     def reap(self) -> tuple[str, str, int] | None:
         """Free the messages of one expired claim; return its sink, its worker and how many, or None."""

@@ -19,7 +19,8 @@ with marked as (
                              from relay.outbox f
                             where f.sink = %(sink)s and f.shard = 0 and f.run_at is null
                               and f.claim_token is null and f.id > %(after)s
-                              and (select s.paused_at is null from relay.sinks s where s.name = %(sink)s)
+                              and (select s.paused_at is null and s.shards = 0 and not s.resharding
+                                     from relay.sinks s where s.name = %(sink)s)
                             order by f.id
                             limit %(messages)s
                               for update of f skip locked) locked

@@ -1,1 +1,1 @@
-delete from relay.claims where token = %(token)s and ids = '{}'
+delete from relay.claims where token = %(token)s and shard <> all(%(used)s::smallint[])

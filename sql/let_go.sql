@@ -1,24 +1,27 @@
--- Let the next waiting messages of a key go, lowest id first; where none waits the key is no longer stuck. Should what
--- was let go never be settled, the key is looked at again after a minute.
+-- Let the next waiting messages of locked keys go, in each the lowest ids; a key of which none waits is no longer stuck.
+-- It is looked at again when the last of them is settled. Only where somebody removes that one by hand it takes long.
 with next as (
   update relay.outbox
-     set run_at = null
+     set run_at = null, due_at = coalesce(due_at, created_at)
    where ctid = any(array(
-           select ctid from relay.outbox
-            where sink = %(sink)s and shard = %(shard)s and relay.hash_of(key, null) = relay.hash_of(%(key)s, null)
-              and run_at = 'infinity' and key = %(key)s
-            order by id
-            limit %(messages)s
-              for update))
-  returning id
-), unstuck as (
-  delete from relay.stuck_keys
-   where sink = %(sink)s and shard = %(shard)s and key_hash = relay.hash_of(%(key)s, null)
-     and not exists (select from next)
+           select waiting.place
+             from unnest(%(sinks)s::text[], %(hashes)s::bigint[]) as stuck (sink, key_hash)
+            cross join lateral (
+                  select o.ctid as place
+                    from relay.outbox o
+                   where o.sink = stuck.sink and relay.hash_of(o.key, null) = stuck.key_hash and o.run_at = 'infinity'
+                   order by o.id
+                   limit %(messages)s) waiting))
+  returning id, sink, relay.hash_of(key, null) as key_hash
+), last as (
+  select sink, key_hash, max(id) as id from next group by sink, key_hash
 ), moved as (
-  update relay.stuck_keys
-     set upto = (select max(id) from next), retry_at = clock_timestamp() + interval '1 minute'
-   where sink = %(sink)s and shard = %(shard)s and key_hash = relay.hash_of(%(key)s, null)
-     and exists (select from next)
+  update relay.stuck_keys k
+     set upto = last.id, retry_at = clock_timestamp() + interval '10 minutes'
+    from last
+   where k.sink = last.sink and k.key_hash = last.key_hash
 )
-select min(id), count(*) from next
+delete from relay.stuck_keys k
+ using unnest(%(sinks)s::text[], %(hashes)s::bigint[]) as stuck (sink, key_hash)
+ where k.sink = stuck.sink and k.key_hash = stuck.key_hash
+   and not exists (select from last where last.sink = k.sink and last.key_hash = k.key_hash)

@@ -15,6 +15,13 @@ with batch as (
    order by id
       on conflict do nothing
   returning id
+), released as (
+  -- Whoever puts back the message that blocks its key wants the key to go on.
+  update relay.stuck_keys k
+     set retry_at = now()
+    from batch b
+   where k.sink = b.sink and k.key_hash = relay.hash_of(b.key, null) and b.key is not null
+     and k.retry_at is null and b.id > k.upto and b.id in (select id from moved)
 ), gone as (
   delete from relay.dead where id = any(array(select id from moved)) returning id
 )

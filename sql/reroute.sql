@@ -9,7 +9,7 @@ with batch as (
   insert into relay.outbox (id, kind, key, payload, body, headers, message_id, run_at, due_at, attempts, max_attempts,
                             dedupe_key, prior_tokens, last_error, past_errors, created_at)
   overriding system value
-  select id, kind, key, payload, body, headers, message_id, run_at, due_at, attempts, max_attempts,
+  select id, kind, key, payload, body, headers, message_id, run_at, coalesce(due_at, created_at), attempts, max_attempts,
          dedupe_key, prior_tokens, last_error, past_errors, created_at
     from batch
    order by id

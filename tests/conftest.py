@@ -14,6 +14,7 @@ pytest_plugins = [
     "tests.servers.redis",
     "tests.servers.elasticmq",
     "tests.servers.sqs_stub",
+    "tests.harness.ordered",
     "tests.harness.outbox",
     "tests.servers.kafka",
 ]

@@ -13,7 +13,9 @@
 --   scheduled  run_at is not null: not before then
 --   waiting    run_at is infinity: an earlier message of its key is not delivered yet (relay.stuck_keys)
 --
--- Messages of an ordered sink are claimed by the shard and not marked: they are ready until they are gone.
+-- Messages of an ordered sink are claimed by the shard and not marked: they are ready until they are gone. Whatever
+-- becomes ready under an old id (promoted, let go, requeued, routed anew) has due_at, and an index of its own: readers
+-- of a shard start where nothing else can appear any more.
 
 create schema relay;
 comment on schema relay is 'Outbox relay: messages on their way to a broker.';
@@ -35,6 +37,7 @@ create table relay.sinks (
   max_attempts   integer not null default 20 check (max_attempts > 0),
   hand_over      boolean not null default false,
   strict         boolean not null default false,
+  resharding     boolean not null default false,
   paused_at      timestamptz,
   paused_reason  text,
   check ((paused_at is null) = (paused_reason is null))
@@ -45,6 +48,7 @@ comment on column relay.sinks.shards is 'Slices of its keys; 0 = unordered, ever
 comment on column relay.sinks.max_attempts is 'Attempts of a message that names none itself.';
 comment on column relay.sinks.hand_over is 'True: scheduled messages are given to the broker at once, with their time.';
 comment on column relay.sinks.strict is 'True: transactions that write one key wait for each other, so that ids commit in order.';
+comment on column relay.sinks.resharding is 'True: "relay reshard" is moving its messages, and nothing of it is claimed.';
 comment on column relay.sinks.paused_at is 'Since when nothing is claimed for it; null = it runs.';
 comment on column relay.sinks.paused_reason is 'Why, in the words of whoever paused it.';
 
@@ -115,7 +119,8 @@ alter table relay.outbox replica identity full;
 
 create index outbox_ready on relay.outbox (sink, shard, id) where run_at is null;
 create index outbox_scheduled on relay.outbox (run_at) where run_at is not null;
-create index outbox_waiting on relay.outbox (sink, shard, relay.hash_of(key, null), id) where run_at = 'infinity';
+create index outbox_returned on relay.outbox (sink, shard, id) where run_at is null and due_at is not null;
+create index outbox_waiting on relay.outbox (sink, relay.hash_of(key, null), id) where run_at = 'infinity';
 create unique index outbox_dedupe on relay.outbox (sink, dedupe_key) where dedupe_key is not null;
 
 comment on table relay.outbox is 'Live messages, one row a message and sink. Delivered rows leave at once.';
@@ -129,7 +134,7 @@ comment on column relay.outbox.body is 'Anything that is not JSON, instead of a 
 comment on column relay.outbox.headers is 'JSON object of further facts for the consumer.';
 comment on column relay.outbox.message_id is 'Idempotency key: the same on every copy that is ever sent.';
 comment on column relay.outbox.run_at is 'Not before this time; null = as soon as possible.';
-comment on column relay.outbox.due_at is 'When a scheduled message became due; null = when it was created.';
+comment on column relay.outbox.due_at is 'When a message that came back became due; null = when it was created.';
 comment on column relay.outbox.attempts is 'How often it was claimed, outages not counted.';
 comment on column relay.outbox.max_attempts is 'Dead after so many; null = as its sink says.';
 comment on column relay.outbox.dedupe_key is 'At most one live message a sink has it.';
@@ -171,20 +176,18 @@ comment on column relay.claims.ids is 'Its messages.';
 -- Whatever waits has a row here, and whatever is due here is looked at: nothing can be forgotten.
 create table relay.stuck_keys (
   sink      text not null,
-  shard     smallint not null,
   key_hash  bigint not null,
   key       text not null,
   upto      bigint not null,
   retry_at  timestamptz,
   reason    text,
   since     timestamptz not null default clock_timestamp(),
-  primary key (sink, shard, key_hash)
+  primary key (sink, key_hash)
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, vacuum_truncate = off);
 create index stuck_keys_due on relay.stuck_keys (retry_at) where retry_at is not null;
 comment on table relay.stuck_keys is 'Keys of ordered sinks whose first message is not delivered yet.';
 comment on column relay.stuck_keys.sink is 'Ordered sink.';
-comment on column relay.stuck_keys.shard is 'Shard of the key.';
-comment on column relay.stuck_keys.key_hash is 'Hash of the key: a key may be longer than an index allows.';
+comment on column relay.stuck_keys.key_hash is 'Hash of the key: a key may be longer than an index allows. It stands for the key.';
 comment on column relay.stuck_keys.key is 'The key.';
 comment on column relay.stuck_keys.upto is 'Messages of the key with a higher id must wait.';
 comment on column relay.stuck_keys.retry_at is 'When the next waiting message is let go; null = blocked until a person releases it.';
@@ -280,8 +283,8 @@ begin
     into v_shards
     from relay.sinks s where s.shards > 0;
   select format($if$
-  if new.key is not null and new.sink in (%s) then
-    -- The id must be drawn under the lock: then ids of one key commit in their order.
+  if new.key is not null and new.due_at is null and new.sink in (%s) then
+    -- The id must be drawn under the lock: then ids of one key commit in their order. What comes back keeps its id.
     perform pg_advisory_xact_lock(v_hash);
     new.id := nextval('relay.outbox_id_seq');
   end if;$if$, string_agg(quote_literal(s.name), ', ' order by s.name))
@@ -320,9 +323,11 @@ create trigger compile after insert or delete or truncate or update of name, sha
   for each statement execute function relay.on_routes_changed();
 
 -- relay.route_special() serves the rows that need more: several sinks (their names joined by commas), a dedupe_key, a
--- time. It runs as the owner of the schema, so that an application needs no right but INSERT.
+-- time. It runs as the owner of the schema, so that an application needs no right but INSERT. A session keeps the plans
+-- that it makes while the table is still empty: they must not be plans for an empty table. Without sequential scans those
+-- of small tables cost so much on paper that jit would compile them.
 create function relay.route_special() returns trigger
-language plpgsql security definer set search_path = pg_catalog, pg_temp
+language plpgsql security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off
 as $$
 declare
   v_sinks text[] := string_to_array(new.sink, ',');
@@ -331,8 +336,13 @@ declare
 begin
   if new.dedupe_key is not null then
     -- A plain insert of a duplicate does nothing, as "on conflict do nothing" would.
-    v_sinks := array(select s from unnest(v_sinks) s
-                      where not exists (select from relay.outbox o where o.sink = s and o.dedupe_key = new.dedupe_key));
+    v_sinks := '{}';
+    foreach v_sink in array string_to_array(new.sink, ',') loop
+      -- Sink by sink: of a join the planner may make a walk through the whole index.
+      if not exists (select from relay.outbox o where o.sink = v_sink and o.dedupe_key = new.dedupe_key) then
+        v_sinks := v_sinks || v_sink;
+      end if;
+    end loop;
     if v_sinks = '{}' and new.sink <> '' then
       return null;
     end if;
@@ -350,7 +360,7 @@ begin
       into new.shard, v_strict
       from relay.sinks s where s.name = new.sink;
     new.shard := coalesce(new.shard, 0);
-    if v_strict and new.key is not null then
+    if v_strict and new.key is not null and new.due_at is null then
       perform pg_advisory_xact_lock(relay.hash_of(new.key, null));
       new.id := nextval('relay.outbox_id_seq');
     end if;

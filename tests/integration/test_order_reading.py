@@ -1,0 +1,265 @@
+"""In which order the messages of an ordered sink are read, whatever commits late or comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from relay import edge
+from relay.apply import reroute
+from relay.claim import LostClaim
+from relay.dead import requeue
+from sinks.base import DELIVERED, Outcome, Reject, Retry
+from tests.harness.ordered import OrderedSink
+
+MakeSink = Callable[..., OrderedSink]
+
+
+def deliver_nothing(_: object) -> Outcome:
+    return Retry("not now")
+
+
+def reject(_: object) -> Outcome:
+    return Reject("never")
+
+
+@pytest.fixture(autouse=True)
+def _moves_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Edges move with every claim."""
+    monkeypatch.setattr(edge, "EVERY_S", 0.0)
+    monkeypatch.setattr(edge, "SHARE", 1e9)
+
+
+def test_messages_are_claimed_in_id_order_shard_by_shard(ordered: MakeSink) -> None:
+    sink = ordered(shards=8)
+    ids = sink.insert(*[f"key-{number % 40}" for number in range(400)])
+    worker = sink.worker()
+    while (sent := sink.round(worker, limit=50)) is not None:
+        assert sent == sorted(sent)
+    assert sorted(message.id for message in sink.log) == ids
+    for number in range(40):
+        of_key = sink.keys(key=f"key-{number}")
+        assert of_key == sorted(of_key)
+    assert sink.is_empty()
+
+
+def test_keys_of_one_shard_stay_with_its_owner(ordered: MakeSink) -> None:
+    sink = ordered(shards=4)
+    sink.insert(*[f"key-{number}" for number in range(40)])
+    one, other = sink.worker(), sink.worker()
+    held = one.claim(4)
+    assert held
+    sink.insert(*[f"key-{number}" for number in range(40)])
+    keys = {message.key for message in held.messages}
+    while (claim := other.claim(100)) is not None:
+        assert not keys & {message.key for message in claim.messages}
+        other.settle(claim, other.judge(claim, [DELIVERED] * len(claim.messages)))
+    one.settle(held, one.judge(held, [DELIVERED] * len(held.messages)))
+    sink.drain(other)
+
+
+def test_a_paused_sink_is_not_claimed(ordered: MakeSink) -> None:
+    sink = ordered()
+    sink.insert("k")
+    worker = sink.worker()
+    sink.sql("update relay.sinks set paused_at = now(), paused_reason = 'test'")
+    assert worker.claim(10) is None
+    sink.sql("update relay.sinks set paused_at = null, paused_reason = null")
+    assert sink.round(worker) == sink.keys(key="k") != []
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_late_commit_is_not_overtaken_by_what_is_written_after_it(ordered: MakeSink, strict: bool) -> None:
+    sink = ordered(shards=1, strict=strict)
+    worker = sink.worker()
+    with sink.transaction() as late:
+        first = sink.insert("k", on=late)
+        for _ in range(5):
+            sink.insert("other")
+            assert sink.round(worker)
+    second = sink.insert("k")
+    assert sink.round(worker) == first + second
+
+
+def test_edges_move_on_behind_the_writers(ordered: MakeSink) -> None:
+    sink = ordered(shards=2)
+    worker = sink.worker()
+    mover = edge.Edge(sink.opened[0], "main", 2)
+    (before,) = sink.insert("other")
+    sink.round(worker)
+    with sink.transaction() as writer:
+        sink.insert("k", on=writer)
+        (after,) = sink.insert("other")
+        mover.saw(after)
+        mover.move()
+        assert max(mover.after) < before
+        sink.round(worker)
+        mover.move()
+        assert max(mover.after) < before
+    sink.round(worker)
+    mover.move()
+    assert mover.after == [after, after]
+
+
+def test_edges_stay_before_what_is_not_delivered(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    ids = sink.insert("a", "b", "c")
+    claim = worker.claim(10)
+    assert claim
+    mover = edge.Edge(sink.opened[0], "main", 1)
+    mover.saw(ids[-1])
+    mover.move()
+    assert mover.after == [ids[0] - 1]
+    worker.release(claim, unknown=False, reason=None)
+    mover.move()
+    assert mover.after == [ids[0] - 1]
+
+
+def test_what_somebody_made_ready_by_hand_is_found(ordered: MakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "EVERYTHING_EVERY_S", 0.0)
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    (parked,) = sink.insert("k", run_at="2099-01-01")
+    for _ in range(3):
+        sink.insert("other")
+        sink.round(worker)
+    sink.sql("update relay.outbox set run_at = null")
+    sink.drain(worker)
+    assert sink.keys(key="k") == [parked]
+
+
+def test_scheduled_messages_take_their_place_among_what_is_due(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    first, second = sink.insert("k", "k", run_at="2099-01-01")
+    (third,) = sink.insert("k")
+    assert sink.round(worker) == [third]  # later ones of its key do not wait for a scheduled message
+    for _ in range(3):
+        sink.insert("other")
+        sink.round(worker)
+    (fourth,) = sink.insert("k")
+    sink.pass_time()
+    sink.upkeep()
+    assert sink.round(worker) == [first, second, fourth]
+    assert sink.is_empty()
+
+
+def test_a_requeued_message_comes_before_later_ones(ordered: MakeSink) -> None:
+    sink = ordered(shards=1, strict=True)
+    worker = sink.worker()
+    (bad,) = sink.insert("k")
+    sink.round(worker, reject)
+    for _ in range(3):
+        sink.insert("other")
+        sink.round(worker)
+    (later,) = sink.insert("k")
+    assert requeue(sink.opened[0], [bad]) == (1, 1)
+    assert sink.count("dead") == 0
+    assert sink.round(worker) == [bad, later]
+    assert sink.is_empty()
+
+
+def test_a_rerouted_message_is_found_below_the_edge(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    sink.sql("update relay.routes set kind = 'made'")
+    sink.sql("insert into relay.outbox (kind, key, payload) values ('else', 'k', '{}')")
+    for _ in range(3):
+        sink.insert("other")
+        sink.round(worker)
+    sink.sql("update relay.routes set kind = '*'")
+    assert sum(reroute(sink.opened[0])) == 1
+    (later,) = sink.insert("k")
+    assert sink.round(worker) == sink.keys(key="k")
+    assert len(sink.keys(key="k")) == 2
+    assert sink.keys(key="k")[1] == later
+
+
+def test_whoever_lost_a_claim_starts_where_it_started(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    worker, other = sink.worker(), sink.worker()
+    first = sink.insert("k", "other", "k")
+    lost = worker.claim(10)
+    assert lost
+    sink.expire_claims()
+    sink.upkeep()
+    held = other.claim(10)
+    assert held
+    with pytest.raises(LostClaim):
+        worker.settle(lost, worker.judge(lost, [DELIVERED] * 3))
+    other.release(held, unknown=False, reason=None)
+    later = sink.insert("k")
+    assert sink.round(worker) == first + later
+
+
+def test_what_a_claim_says_of_itself_is_what_it_sends(ordered: MakeSink) -> None:
+    sink = ordered(shards=2)
+    first, second = sink.insert("k", "k")
+    worker = sink.worker()
+    sink.round(worker, deliver_nothing)
+    sink.upkeep()
+    sink.insert("k", "other")
+    claim = worker.claim(10)
+    assert claim
+    noted = sink.sql("select unnest(ids) from relay.claims where token = %s", claim.token)
+    assert sorted(row[0] for row in noted) == claim.ids
+    assert not {first, second} & set(claim.ids)
+    assert sink.count("claims") == len(claim.shards)
+
+
+def test_a_message_that_two_claims_died_with_is_taken_alone(ordered: MakeSink) -> None:
+    sink = ordered(shards=1, max_attempts=3)
+    ids = sink.insert("a", "b", "c")
+    worker = sink.worker()
+    for _ in range(2):
+        assert worker.claim(10)
+        sink.expire_claims()
+        sink.upkeep()
+    for message_id in ids:
+        claim = worker.claim(10)
+        assert claim
+        assert claim.ids == [message_id]
+        assert claim.messages[0].attempts == 3
+        worker.settle(claim, worker.judge(claim, [DELIVERED]))
+
+
+def test_a_batch_is_bounded_by_bytes(ordered: MakeSink) -> None:
+    sink = ordered(shards=1, batch_bytes=10_000)
+    sink.insert(*"abcdefgh", payload='"' + "x" * 4000 + '"')
+    worker = sink.worker()
+    sizes = []
+    while (sent := sink.round(worker)) is not None:
+        sizes.append(len(sent))
+    assert sizes == [2, 2, 2, 2]
+
+
+def test_claims_are_filled_though_most_of_it_waits_in_one_shard(ordered: MakeSink) -> None:
+    sink = ordered(shards=64)
+    sink.insert(*["hot"] * 3000)
+    worker = sink.worker()
+    rounds = 0
+    started = time.monotonic()
+    while True:
+        sink.insert(*[f"key-{rounds}-{number}" for number in range(30)])
+        sent = sink.round(worker)
+        assert sent
+        rounds += 1
+        if len(sink.keys(key="hot")) == 3000:
+            break
+    assert rounds <= 10, time.monotonic() - started
+    assert sink.keys(key="hot") == sorted(sink.keys(key="hot"))
+
+
+def test_a_claim_waits_for_nobody(ordered: MakeSink) -> None:
+    """Another worker that is half way through a claim holds nobody up."""
+    sink = ordered(shards=2)
+    sink.insert(*[f"key-{number}" for number in range(20)])
+    with psycopg.connect(sink.url) as half_way:
+        half_way.execute("select pg_advisory_xact_lock(hashtext('relay shard of main'), 0)")
+        claim = sink.worker().claim(100)
+        assert claim
+        assert claim.shards == (1,)
