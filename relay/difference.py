@@ -20,7 +20,7 @@ class SinkRow(NamedTuple):
     name: str
     shards: int
     max_attempts: int
-    hand_over: bool
+    hand_over: int | None
     strict: bool
 
     @property
@@ -101,7 +101,8 @@ def _by_key(rows: Iterable[T]) -> Mapping[tuple[Any, ...], T]:
 
 def _sink_row(sink: SinkSettings) -> SinkRow:
     # Whichever sink has such an option means the same by it: "relay" keeps scheduled messages here until they are due.
-    hand_over = getattr(sink.options, "schedule", "relay") != "relay"
+    given_early = getattr(sink.options, "schedule", "relay") != "relay"
+    hand_over = sink.sink_class.hand_over_s if given_early else None
     return SinkRow(sink.name, sink.shards, sink.max_attempts, hand_over, sink.strict)
 
 

@@ -49,6 +49,10 @@ def never_lost() -> bool:
     return False
 
 
+def never_stopping() -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The messages of one claim, in id order."""
@@ -63,6 +67,9 @@ class Batch:
     lost: Callable[[], bool] = field(default=never_lost, compare=False)
     """True once the claim may belong to somebody else. A sink that sends in several steps asks before
     each one, and stops; what it answers for the rest is not used."""
+    stopping: Callable[[], bool] = field(default=never_stopping, compare=False)
+    """True once the relay was asked to stop. A sink that works on its messages for long asks before each one, begins no
+    other, and answers `Hold` for the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +153,18 @@ class Sink(ABC):
     fenced: bool = False
     """True where the receiver itself refuses a stale sender, so that prior tokens are worth keeping."""
 
+    hand_over_s: ClassVar[int | None] = None
+    """So many seconds before its time the broker can take a scheduled message, where an option `schedule` asks for it.
+    The message then has its time, in seconds since 1970, in header `relay.at`."""
+
     def __init__(self, config: SinkConfig) -> None:
         self.config = config
+
+    @classmethod
+    def defaults(cls, options: Any) -> Mapping[str, Any]:
+        """Where keys that every sink has, such as `batch_messages`, have another default for a sink with these
+        options."""
+        return {}
 
     def open(self) -> None:
         """Prepare to send. May be called again after `close`.

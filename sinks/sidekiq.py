@@ -40,6 +40,7 @@ class SidekiqSink(RedisSink):
     """Pushes messages as jobs."""
 
     Options = SidekiqOptions
+    hand_over_s = 2**31 - 1
 
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         options: SidekiqOptions = self.config.options

@@ -17,7 +17,14 @@
 -- becomes ready under an old id (promoted, let go, requeued, routed anew) has due_at, and an index of its own: readers
 -- of a shard start where nothing else can appear any more.
 
-create schema relay;
+-- A role that may not create schemas can be given one.
+do $$
+begin
+  if to_regnamespace('relay') is null then
+    create schema relay;
+  end if;
+end
+$$;
 comment on schema relay is 'Outbox relay: messages on their way to a broker.';
 
 create table relay.migrations (
@@ -35,7 +42,7 @@ create table relay.sinks (
   name           text primary key check (name ~ '^[a-z0-9_-]{1,63}$'),
   shards         smallint not null default 0 check (shards between 0 and 1024),
   max_attempts   integer not null default 20 check (max_attempts > 0),
-  hand_over      boolean not null default false,
+  hand_over      integer check (hand_over > 0),
   strict         boolean not null default false,
   resharding     boolean not null default false,
   paused_at      timestamptz,
@@ -46,7 +53,8 @@ comment on table relay.sinks is 'Destinations, written by "relay apply" from the
 comment on column relay.sinks.name is 'Name in the configuration file.';
 comment on column relay.sinks.shards is 'Slices of its keys; 0 = unordered, every message is in shard 0.';
 comment on column relay.sinks.max_attempts is 'Attempts of a message that names none itself.';
-comment on column relay.sinks.hand_over is 'True: scheduled messages are given to the broker at once, with their time.';
+comment on column relay.sinks.hand_over is
+  'So many seconds before its time the broker may have a scheduled message, with its time; null = the relay waits.';
 comment on column relay.sinks.strict is 'True: transactions that write one key wait for each other, so that ids commit in order.';
 comment on column relay.sinks.resharding is 'True: "relay reshard" is moving its messages, and nothing of it is claimed.';
 comment on column relay.sinks.paused_at is 'Since when nothing is claimed for it; null = it runs.';
@@ -367,7 +375,9 @@ begin
   end if;
   if new.run_at <= clock_timestamp() then
     new.run_at := null;
-  elsif new.run_at < 'infinity' and exists (select from relay.sinks s where s.name = new.sink and s.hand_over) then
+  elsif new.run_at < 'infinity' and exists (
+          select from relay.sinks s
+           where s.name = new.sink and new.run_at <= clock_timestamp() + make_interval(secs => s.hand_over)) then
     new.headers := coalesce(new.headers, '{}') || jsonb_build_object('relay.at', extract(epoch from new.run_at));
     new.run_at := null;
   end if;

@@ -49,8 +49,8 @@ def test_it_writes_what_the_file_says(relay: Command, conn: Connection) -> None:
     assert "+ sink emails" in printed
     assert "+ route order.* → orders" in printed
     assert rows(conn, "select name, shards, max_attempts, hand_over, strict from relay.sinks order by 1") == [
-        ("emails", 0, 20, False, False),
-        ("orders", 8, 20, False, False),
+        ("emails", 0, 20, None, False),
+        ("orders", 8, 20, None, False),
     ]
     assert rows(conn, "select kind, sink, lo, hi, shadow from relay.routes order by 1") == [
         ("Send*", "emails", 0, 100, False),
@@ -114,9 +114,9 @@ def test_a_sink_that_hands_scheduled_messages_over_is_known_as_such(relay: Comma
     )
     relay("apply")
     assert rows(conn, "select name, hand_over from relay.sinks order by 1") == [
-        ("early", True),
-        ("late", False),
-        ("log", False),
+        ("early", 2**31 - 1),
+        ("late", None),
+        ("log", None),
     ]
 
 

@@ -19,7 +19,7 @@ pytestmark = every_postgres
 
 SINKS = """
 insert into relay.sinks (name, shards, hand_over)
-values ('emails', 0, false), ('orders', 8, false), ('audit', 0, false), ('sidekiq', 0, true)
+values ('emails', 0, null), ('orders', 8, null), ('audit', 0, null), ('sidekiq', 0, 86400)
 """
 ROUTES = """
 insert into relay.routes (kind, sink, lo, hi)
