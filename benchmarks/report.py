@@ -34,12 +34,15 @@ class Figure:
 
 
 class Report:
-    """Collects figures, prints them, writes them to `benchmarks/results/NAME.json`."""
+    """Collects figures, prints them, writes them to `benchmarks/results/NAME.json`.
 
-    def __init__(self, name: str) -> None:
-        parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
-        parser.add_argument("--check", action="store_true", help="exit 3 where a bar does not hold")
-        self._check = parser.parse_args().check
+    Args:
+        module: of a program that reads its own arguments; default: a benchmark, which knows `--check` only.
+    """
+
+    def __init__(self, name: str, module: str | None = None) -> None:
+        self._check = True if module else _check_asked(name)
+        self._module = module or f"benchmarks.{name}"
         self._name = name
         self._figures: list[Figure] = []
         self.versions: dict[str, str] = {"python": platform.python_version()}
@@ -66,7 +69,7 @@ class Report:
         print(f"{figure}: {value:.4g} {unit}" + (f" (bar {bar})" if bar else ""), file=sys.stderr)
 
     def finish(self) -> None:
-        """Print and write everything; exits 3 where `--check` was given and a bar does not hold."""
+        """Print and write everything; exits 3 where it is to check the bars and one does not hold."""
         table = Table("figure", "value", "unit", "versus", "bar", "holds", title=self._name)
         for figure in self._figures:
             cells = asdict(figure)
@@ -82,9 +85,15 @@ class Report:
         return {
             "machine": f"{platform.system()} {platform.release()}, {os.cpu_count()} × {_processor()}",
             "versions": self.versions,
-            "command": shlex.join(["python", "-m", f"benchmarks.{self._name}", *sys.argv[1:]]),
+            "command": shlex.join(["python", "-m", self._module, *sys.argv[1:]]),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
+
+
+def _check_asked(name: str) -> bool:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}")
+    parser.add_argument("--check", action="store_true", help="exit 3 where a bar does not hold")
+    return bool(parser.parse_args().check)
 
 
 def _cell(value: object) -> str:
