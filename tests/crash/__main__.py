@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import random
 import secrets
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,6 +26,13 @@ from tests.servers.postgres import migrate, new_cluster, new_database
 HEAD = """
 [log]
 format = "json"
+"""
+
+COMMON = """
+lease = "{lease}s"
+send_timeout = "1s"
+backoff = {{ base = "100ms", max = "1s" }}
+max_attempts = 10000
 """
 
 
@@ -58,9 +64,7 @@ def database() -> Iterator[str]:
 def run(kills: int, rate: int, chance: random.Random, sinks: list[Broker], url: str, folder: Path) -> set[int]:
     """Go through it all; the numbers of the messages that were committed."""
     routes = "".join(f'[[routes]]\nkind = "crash"\nsink = "{sink.name}"\n' for sink in sinks)
-    common = (
-        f'lease = "{LEASE_S}s"\nsend_timeout = "1s"\nbackoff = {{ base = "100ms", max = "1s" }}\nmax_attempts = 10000\n'
-    )
+    common = COMMON.format(lease=LEASE_S)
     text = HEAD + "".join(sink.configuration() + common for sink in sinks) + routes
     (folder / "relay.toml").write_text(text, encoding="utf-8")
     with Relays(url, folder) as relays, Writers(url, rate, chance.random()) as writers:
@@ -112,4 +116,4 @@ def out_of_order(held: list[Copy]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
