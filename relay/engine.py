@@ -83,7 +83,7 @@ class Engine:
             return self._circuit.wait()
         asked_at = time.monotonic()
         try:
-            claim = self._database(lambda: self._claims.claim(limit), "claim")
+            claim = self._database(lambda: self._claims.claim(limit, self._sink.new_token()), "claim")
         except RelayError:
             return self._database_backoff.next()
         if claim is None:
@@ -109,7 +109,14 @@ class Engine:
         return True
 
     def _deliver(self, claim: Claim, lease: Lease) -> None:
-        batch = Batch(claim.token, claim.messages, claim.claimed_us, tuple(self._settled), lease.lost)
+        batch = Batch(
+            claim.token,
+            claim.messages,
+            claim.claimed_us,
+            tuple(self._settled),
+            lost=lease.lost,
+            stopping=self._stopping.is_set,
+        )
         started = time.monotonic()
         try:
             outcomes, certain = self._send(batch, lease) if claim.messages else ((), True)
@@ -227,7 +234,8 @@ class Engine:
             log.info("sink works again", sink=self.name)
 
     def _broken(self, reason: str) -> None:
-        if self._circuit.failed(reason):
+        # At a stop a sink may hold back what it did not begin; nobody will probe it any more.
+        if self._circuit.failed(reason) and not self._stopping.is_set():
             log.warning("sink is unwell", sink=self.name, reason=reason)
 
     def _lost(self, claim: Claim, how: str) -> None:

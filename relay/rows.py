@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from relay.claim import Claim, LostClaim, Places, Verdict, message_of, size_of
 from relay.database import Database, us_since_1970
@@ -31,9 +31,9 @@ class RowClaims:
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
 
-    def claim(self, limit: int) -> Claim | None:
-        """Claim up to `limit` free messages; None where there are none."""
-        token = uuid4()
+    def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
+        """Claim up to `limit` free messages; None where there are none. The token must be fresh."""
+        token = token or uuid4()
         rows = self._database.query(
             statement("claim_rows"),
             {

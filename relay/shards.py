@@ -45,9 +45,9 @@ class ShardClaims:
         self._share = max(1, settings.shards // (4 * settings.workers))
         self._want = settings.shards
 
-    def claim(self, limit: int) -> Claim | None:
-        """Claim free shards with up to `limit` ready messages; None where there are none."""
-        token = uuid4()
+    def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
+        """Claim free shards with up to `limit` ready messages; None where there are none. The token must be fresh."""
+        token = token or uuid4()
         limit = min(limit, self._appetite.limit)
         self._edge.move()
         with self._database.transaction() as conn:

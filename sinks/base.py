@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from pydantic import BaseModel, ConfigDict
 
@@ -165,6 +165,10 @@ class Sink(ABC):
         """Where keys that every sink has, such as `batch_messages`, have another default for a sink with these
         options."""
         return {}
+
+    def new_token(self) -> UUID:
+        """A fresh token for the next claim. A sink that fences may have its own say in it."""
+        return uuid4()
 
     def open(self) -> None:
         """Prepare to send. May be called again after `close`.
