@@ -23,9 +23,13 @@ from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
 from relay.errors import DatabaseUnavailable, RelayError
+from relay.statements import statement
 
 EPOCH_2000_US = 946_684_800_000_000
 """PostgreSQL's binary timestamps count from 2000; microseconds from 1970 to there."""
+
+STATEMENT_SHARE = 0.9
+"""The server itself ends a statement after this part of what we wait for it, so that none of ours is left behind."""
 
 # What passes by itself: SQLSTATE classes and codes of a restart, a fail-over, a time-out, a conflict, an overload.
 PASSING_CLASSES = ("08", "40", "53", "57", "58")
@@ -49,7 +53,16 @@ class _Connection(psycopg.Connection[Any]):
     deadline_s: float = 30.0
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().wait(_until(gen, time.monotonic() + self.deadline_s), *args, **kwargs)
+        try:
+            return super().wait(_until(gen, time.monotonic() + self.deadline_s), *args, **kwargs)
+        except _TooLate:
+            # Nothing more can be said on it, not even "rollback".
+            self.close()
+            raise
+
+
+class _TooLate(psycopg.OperationalError):
+    pass
 
 
 def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
@@ -59,7 +72,7 @@ def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any
             ready = yield wanted
             if not ready and time.monotonic() > deadline:
                 gen.close()
-                raise psycopg.OperationalError("the server did not answer in time")
+                raise _TooLate("the server did not answer in time")
             wanted = gen.send(ready)
     except StopIteration as stop:
         return stop.value
@@ -72,13 +85,15 @@ class Database:
         url: connection string.
         timeout: seconds that connecting or one statement may take.
         name: shown as ``application_name``.
-        pooled: True where `url` leads through a pooler in transaction mode: no prepared statements, no options.
+        pooled: True where `url` is known to lead through a pooler in transaction mode: no prepared statements, no
+            options. It is found out otherwise.
     """
 
     def __init__(self, url: str, *, timeout: float = 30.0, name: str = "outbox-relay", pooled: bool = False) -> None:
-        self._conninfo = _conninfo(url, timeout=timeout, name=name, pooled=pooled)
+        self._url = url
         self._timeout = timeout
-        self._pooled = pooled
+        self._name = name
+        self.pooled = pooled
         self._conn: _Connection | None = None
 
     def query(self, sql: LiteralString, params: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -119,14 +134,36 @@ class Database:
         return self._conn
 
     def _connect(self) -> _Connection:
-        conn = _Connection.connect(self._conninfo, autocommit=True)
+        try:
+            conn = self._connect_as(pooled=self.pooled)
+        except psycopg.OperationalError as error:
+            # PgBouncer's own words for options that it does not take.
+            if self.pooled or "unsupported startup parameter" not in str(error):
+                raise
+            self.pooled = True
+            conn = self._connect_as(pooled=True)
         conn.deadline_s = self._timeout
-        if self._pooled:
+        self.pooled = self.pooled or not self._begin_session(conn)
+        if self.pooled:
             conn.prepare_threshold = None
         # Payloads stay bytes and times stay integers: nothing is parsed that is only passed on.
         conn.adapters.register_loader("json", ByteaBinaryLoader)
         conn.adapters.register_loader("timestamptz", Int8BinaryLoader)
         return conn
+
+    def _connect_as(self, *, pooled: bool) -> _Connection:
+        conninfo = _conninfo(self._url, timeout=self._timeout, name=self._name, pooled=pooled)
+        return _Connection.connect(conninfo, autocommit=True)
+
+    def _begin_session(self, conn: _Connection) -> bool:
+        """Bound what the server does for us; False where a pooler is in between."""
+        params = {"pid": conn.info.backend_pid, "timeout": self._timeout * STATEMENT_SHARE}
+        try:
+            row = conn.execute(statement("begin_session"), params, prepare=False).fetchone()
+        except psycopg.Error:
+            conn.close()
+            raise
+        return bool(row and row[0])
 
     @contextmanager
     def _translated(self) -> Iterator[psycopg.Connection[Any]]:
@@ -164,6 +201,8 @@ def _conninfo(url: str, *, timeout: float, name: str, pooled: bool) -> str:
     given = conninfo_to_dict(url)
     ours: dict[str, Any] = {
         "application_name": name,
+        # Whatever the role or the database prefers: payloads leave as UTF-8.
+        "client_encoding": "UTF8",
         "connect_timeout": max(2, round(min(timeout, 10))),
         "keepalives_idle": 10,
         "keepalives_interval": 5,

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
 from typing import Any
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from relay.errors import UsageError
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread a request: a client that says nothing must not keep others from being answered."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # A client that goes away, or never asks, is no event of the relay's.
+
+
 class _Quiet(WSGIRequestHandler):
+    timeout = 30
+    """Seconds that a client may be silent."""
+
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
@@ -49,9 +63,10 @@ class HttpServer:
             return [b"ok\n" if good else b"not ok\n"]
 
         try:
-            self._server = make_server(host.strip("[]"), int(port), app, handler_class=_Quiet)
-        except OSError as error:
-            raise UsageError(f"--http: cannot listen on {address}: {error.strerror}") from error
+            self._server = make_server(host.strip("[]"), int(port), app, _Server, _Quiet)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(f"--http: cannot listen on {address}: {reason}") from error
         self.port = self._server.server_port
         self._thread = threading.Thread(target=self._server.serve_forever, name="http", daemon=True)
         self._thread.start()

@@ -57,6 +57,8 @@ class Listener:
 
     def _listen(self, backoff: Backoff) -> None:
         conn = self._database.connection()
+        if self._database.pooled:
+            raise RelayError("a pooler passes none on: set listen_url to a direct connection")
         conn.execute(statement("listen"))
         conn.execute(statement("listen_probe").replace("$probe", self._probe).encode())
         while not self._stopping.is_set():

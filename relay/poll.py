@@ -28,6 +28,7 @@ class Poll:
         self._wake = threading.Event()
         self._busy_at = time.monotonic()
         self.idle = False
+        """Whether its last round delivered nothing."""
 
     def wake(self) -> None:
         """There may be work."""
@@ -50,7 +51,7 @@ class Poll:
             self._busy_at = time.monotonic()
             self.idle = False
             return
-        self.idle = wait is None
+        self.idle = True
         if wait is None:
             idle_for = time.monotonic() - self._busy_at
             wait = min(max(SHORTEST_S, idle_for * IDLE_SHARE), LONGEST_S) * random.uniform(0.75, 1.0)

@@ -23,6 +23,7 @@ import structlog
 
 from relay.backoff import Backoff
 from relay.circuit import Circuit
+from relay.claim import LostClaim
 from relay.database import Database
 from relay.engine import Engine
 from relay.errors import DatabaseUnavailable, RelayError, UsageError
@@ -45,6 +46,10 @@ log = structlog.get_logger("relay")
 
 BUSY_CLAIMS_PER_S = 100
 """From here on a relay polls faster than a notification would come, and writers are spared them."""
+
+
+class _StoppedEarly(Exception):
+    """A signal came before anything was claimed."""
 
 
 class Service:
@@ -82,6 +87,7 @@ class Service:
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._polls = [self._poll(sink, number) for sink in self._sinks for number in range(sink.workers)]
         self._listener = self._make_listener()
+        self._waiting = False
         self._busy = False
         self._last_claims = (time.monotonic(), 0)
         self._threads: list[threading.Thread] = []
@@ -95,7 +101,12 @@ class Service:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        if self._start():
+        try:
+            self._wait_for_database()
+        except _StoppedEarly:
+            log.info("relay stopped")
+        else:
+            self._start_threads()
             self._watch()
             self._finish()
         if self._http:
@@ -104,9 +115,19 @@ class Service:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         # Nothing but this is safe in a handler: it may interrupt a thread that holds any lock.
         self._signals.put(number)
+        if self._waiting:
+            # Nothing is held yet, and a database that never answers must not keep the process.
+            self._waiting = False
+            raise _StoppedEarly
 
-    def _start(self) -> bool:
-        """Wait for a database that fits, then start the threads; False where a signal came first."""
+    def _wait_for_database(self) -> None:
+        """Wait for a database that fits.
+
+        Raises:
+            RelayError: it does not fit.
+            _StoppedEarly: a signal came first.
+        """
+        self._waiting = True
         database = self._database("start")
         backoff = Backoff(0.2, 5.0)
         while True:
@@ -117,10 +138,11 @@ class Service:
             except DatabaseUnavailable as error:
                 if backoff.failures == 0:
                     log.warning("waiting for the database", reason=str(error))
-                if self._signalled(backoff.next()):
-                    return False
+                time.sleep(backoff.next())
         database.close()
-        # Without a statement in between, the last good one would not be known to a reader of the log.
+        self._waiting = False
+
+    def _start_threads(self) -> None:
         log.info("relay started", worker=self.worker, sinks=[sink.name for sink in self._sinks])
         for poll in self._polls:
             self._thread(f"sink {poll.engine.name}", poll.run)
@@ -139,7 +161,6 @@ class Service:
         self._maintenance_thread = self._thread("maintenance", maintenance.run)
         if self._listener:
             self._thread("listener", self._listener.run)
-        return True
 
     def _watch(self) -> None:
         """Wait for a signal, or for the queue to be empty."""
@@ -181,6 +202,11 @@ class Service:
             try:
                 claims.release(claim, unknown=True, reason="the relay was stopped during the send")
                 log.warning("claim given back", sink=claim.sink, count=len(claim.messages))
+            except LostClaim:
+                pass  # It was settled a moment ago.
+            except DatabaseUnavailable as error:
+                log.warning("claims left to their leases", reason=str(error))
+                return
             except RelayError as error:
                 log.warning("claim left to its lease", sink=claim.sink, count=len(claim.messages), reason=str(error))
 
