@@ -37,11 +37,11 @@ else
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 endif
 
-$(VENV)/installed: pyproject.toml | $(BIN)/python
+$(VENV)/installed: pyproject.toml tests/sinks_plugin/pyproject.toml | $(BIN)/python
 ifeq ($(UV),uv)
-	uv pip install --quiet --python $(BIN)/python --editable . --group dev
+	uv pip install --quiet --python $(BIN)/python --editable . --editable tests/sinks_plugin --group dev
 else
-	$(BIN)/python -m pip install --quiet --editable . --group dev
+	$(BIN)/python -m pip install --quiet --editable . --editable tests/sinks_plugin --group dev
 endif
 	@touch $@
 
@@ -68,7 +68,7 @@ format: venv
 	$(BIN)/ruff check --fix .
 
 crash: venv
-	$(BIN)/python -m benchmarks.crash --kills $(KILLS)
+	$(BIN)/python -m tests.crash --kills $(KILLS)
 
 bench: venv
 	$(BIN)/python -m benchmarks
