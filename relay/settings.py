@@ -204,7 +204,9 @@ def _sink(checker: Checker, name: str) -> SinkSettings | None:
     if keys is None or options is None:
         return None
     shards = keys.shards if keys.order == "key" else 0
-    sink = SinkSettings(**{**dict(keys), "shards": shards}, name=name, sink_class=sink_class, options=options)
+    defaults = {key: v for key, v in sink_class.defaults(options).items() if key not in keys.model_fields_set}
+    values = {**dict(keys), **defaults, "shards": shards}
+    sink = SinkSettings(**values, name=name, sink_class=sink_class, options=options)
     try:
         # Connects to nothing; but only the broker's library knows which options it has.
         sink_class(sink.config).close()
