@@ -13,8 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from sinks.base import Batch, Hold, Outcome, Reject, Sink, SinkConfig, SinkOptions, never_lost
+from pydantic import Field, ValidationInfo, field_validator
+
+from sinks.base import Batch, Hold, Outcome, Reject, Sink, SinkConfig, never_lost
+from sinks.debezium import TOPIC
+from sinks.envelope import BadEnvelope
 from sinks.kafka_client import Patience, Record
+from sinks.kafka_envelopes import KafkaEnvelopeOptions, envelope_of
 from sinks.kafka_judge import Judge
 from sinks.kafka_options import producer_options
 from sinks.kafka_plain import PlainSender
@@ -24,12 +29,20 @@ from sinks.kafka_work import Work
 from sinks.template import Template, TemplateError
 
 
-class KafkaOptions(SinkOptions):
+class KafkaOptions(KafkaEnvelopeOptions):
     """Configuration keys of `type = "kafka"`."""
 
-    topic: Template = Template("{kind}")
+    topic: Template = Field(default=None, validate_default=True)
+    """Default: `{kind}`; with Debezium's envelope as its event router does it."""
     exactly_once: bool = False
     """Send in transactions, which tell after a crash what was committed, and shut out a sender that has stalled."""
+
+    @field_validator("topic", mode="before")
+    @classmethod
+    def _default_topic(cls, topic: Any, info: ValidationInfo) -> Any:
+        if topic is not None:
+            return topic
+        return TOPIC if info.data.get("envelope") == "debezium" else Template("{kind}")
 
 
 class KafkaSink(Sink):
@@ -43,6 +56,7 @@ class KafkaSink(Sink):
             ValueError: librdkafka does not take an option of `client`, or it would break a promise.
         """
         super().__init__(config)
+        self._envelope = envelope_of(config)
         self.fenced = config.options.exactly_once
         self._judge = Judge(producer_options(config))
         self._sender: PlainSender | TransactionalSender = (
@@ -89,8 +103,8 @@ class KafkaSink(Sink):
         outcomes: list[Outcome | None] = [None] * len(batch.messages)
         for position, message in enumerate(batch.messages):
             try:
-                records.append(to_record(message, template, sink))
-            except (BadTopic, TemplateError) as error:
+                records.append(to_record(message, template, sink, self._envelope))
+            except (BadTopic, TemplateError, BadEnvelope) as error:
                 records.append(None)
                 outcomes[position] = Reject(str(error))
         return Work(batch.messages, records, outcomes, ordered=self.config.ordered)

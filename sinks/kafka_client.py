@@ -28,7 +28,7 @@ class Record(NamedTuple):
     """What a message becomes. All that is handed to `produce`, and the size."""
 
     topic: str
-    value: bytes
+    value: bytes | None
     key: bytes | None
     timestamp_ms: int
     headers: list[tuple[str, str | bytes | None]]

@@ -7,7 +7,8 @@
 | timestamp | when the message was written, in milliseconds |
 | headers | `message_id`, `kind`, then the message's own: a string as it is, anything else as JSON text |
 
-A header of the message's own that is called `message_id` or `kind` is left out.
+A header of the message's own that is called `message_id` or `kind` is left out. In an envelope, key, value and headers
+are the envelope's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import lru_cache
 from typing import Final
 
 from sinks.base import Message
+from sinks.envelope import Envelope
 from sinks.kafka_client import Record
 from sinks.template import Template
 from sinks.wire import header_text
@@ -37,16 +39,19 @@ class BadTopic(Exception):
     """No Kafka could have a topic of this name."""
 
 
-def to_record(message: Message, template: Template, sink: str) -> Record:
+def to_record(message: Message, template: Template, sink: str, envelope: Envelope | None = None) -> Record:
     """
     Raises:
         BadTopic: the topic's name is not legal.
         TemplateError: the message lacks what the topic's name is made of.
+        BadEnvelope: the envelope cannot hold the message.
     """
     topic = template.render(message, sink)
     problem = topic_problem(topic)
     if problem:
         raise BadTopic(problem)
+    if envelope is not None:
+        return _enveloped(message, topic, envelope)
     kind = message.kind
     value = message.data
     key = None if message.key is None else message.key.encode()
@@ -58,6 +63,17 @@ def to_record(message: Message, template: Template, sink: str) -> Record:
                 encoded = header_text(content).encode()
                 headers.append((name, encoded))
                 size += _HEADER_OVERHEAD + 4 * len(name) + len(encoded)
+    return Record(topic, value, key, message.created_us // 1000, headers, size)
+
+
+def _enveloped(message: Message, topic: str, envelope: Envelope) -> Record:
+    key, value, texts = envelope.wrap(message)
+    headers: list[tuple[str, str | bytes | None]] = []
+    size = _OVERHEAD + len(value or b"") + len(key or b"")
+    for name, text in texts:
+        encoded = None if text is None else text.encode()
+        headers.append((name, encoded))
+        size += _HEADER_OVERHEAD + 4 * len(name) + len(encoded or b"")
     return Record(topic, value, key, message.created_us // 1000, headers, size)
 
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final
 
 from sinks.base import Message, Outcome, Reject, Retry
+from sinks.envelope import BadEnvelope
 from sinks.redis_connection import Argument, bulk, bulks
 from sinks.redis_errors import BEHIND, outcome_of
 from sinks.template import TemplateError
@@ -67,7 +68,7 @@ class _Group:
 
 
 def _refusal(error: Exception) -> Outcome:
-    if isinstance(error, (Unsendable, TemplateError)):
+    if isinstance(error, (Unsendable, TemplateError, BadEnvelope)):
         return Reject(str(error))
     # Only the class: a foreign text may quote the message's data.
     return Retry(f"it could not be written: {type(error).__name__}")

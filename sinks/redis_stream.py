@@ -7,6 +7,8 @@
 | `created_at` | RFC 3339, UTC |
 | `payload` | the payload or the body, byte for byte |
 | `header:NAME` | a header: a string as it is, anything else as JSON text |
+
+With an envelope, payload and headers are the envelope's.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from sinks.base import Batch, Message
+from sinks.base import Batch, Message, SinkConfig
+from sinks.cloudevents import StructuredOptions, structured
 from sinks.redis_connection import Argument, bulk
 from sinks.redis_fence import RedisOptions, RedisSink
 from sinks.redis_plan import AT_ONCE, Command, Push, Unsendable, check_size
@@ -25,7 +28,7 @@ from sinks.wire import header_text, rfc3339
 _MESSAGE_ID, _KIND, _KEY, _CREATED_AT, _PAYLOAD = map(bulk, ("message_id", "kind", "key", "created_at", "payload"))
 
 
-class RedisStreamOptions(RedisOptions):
+class RedisStreamOptions(RedisOptions, StructuredOptions):
     """Configuration keys of `type = "redis-stream"`."""
 
     stream: Template = Template("{sink}")
@@ -39,13 +42,20 @@ class RedisStreamSink(RedisSink):
 
     Options = RedisStreamOptions
 
+    def __init__(self, config: SinkConfig) -> None:
+        super().__init__(config)
+        self._envelope = structured(config)
+
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         options: RedisStreamOptions = self.config.options
         sink, largest = self.config.name, self.redis.largest_argument
+        envelope = self._envelope
         commands: dict[str, Command] = {}
 
         def push(message: Message) -> Push:
             stream = options.stream.render(message, sink)
+            if envelope is not None:
+                message = envelope.wrap(message).as_message(message)
             command = commands.get(stream)
             if command is None:
                 command = commands[stream] = _xadd(stream, options.maxlen)

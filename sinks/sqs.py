@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 
-from sinks.base import Batch, Outcome, Sink, SinkConfig, SinkOptions, SinkUnavailable
+from sinks.base import Batch, Outcome, Sink, SinkConfig, SinkUnavailable
+from sinks.cloudevents import StructuredOptions, structured
 from sinks.sqs_client import Sender, SqsClient, check_options
 from sinks.sqs_crt import CrtSender
 from sinks.sqs_entries import EntryMaker
@@ -28,7 +29,7 @@ def _size(value: object) -> int:
         raise ValueError('a number of bytes, or a text such as "256KiB"') from None
 
 
-class SqsOptions(SinkOptions):
+class SqsOptions(StructuredOptions):
     """Configuration keys of `type = "sqs"`."""
 
     queue: Template
@@ -66,6 +67,7 @@ class SqsSink(Sink):
             options.group,
             ordered=config.ordered,
             schedule=options.schedule == "sqs",
+            envelope=structured(config),
         )
         self._client: SqsClient | None = None
         self._sender: CrtSender | None = None

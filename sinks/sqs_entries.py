@@ -11,6 +11,7 @@
 
 Emulators take much that AWS refuses, so the limits are kept here. What AWS does with an illegal character its
 documentation has told differently over the years (refuse, or replace it in silence); here none leaves.
+With an envelope, payload and headers are the envelope's.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from sinks.base import Message, Retry
+from sinks.envelope import Envelope
 from sinks.template import Template, TemplateError
 from sinks.wire import header_text, rfc3339
 
@@ -85,14 +87,25 @@ class EntryMaker:
         group: template of the message group; None: the key on FIFO queues, no groups on standard queues.
         ordered: a key's messages go one after another, whatever their queue and group.
         schedule: whether header `relay.at` becomes `DelaySeconds`.
+        envelope: None: messages as they are.
     """
 
-    def __init__(self, sink: str, queue: Template, group: Template | None, *, ordered: bool, schedule: bool) -> None:
+    def __init__(
+        self,
+        sink: str,
+        queue: Template,
+        group: Template | None,
+        *,
+        ordered: bool,
+        schedule: bool,
+        envelope: Envelope | None = None,
+    ) -> None:
         self._sink = sink
         self._queue = queue
         self._group = group
         self._ordered = ordered
         self._schedule = schedule
+        self._envelope = envelope
 
     def make(self, message: Message, position: int, claimed_us: int) -> Entry:
         """
@@ -100,13 +113,14 @@ class EntryMaker:
             claimed_us: microseconds since 1970.
 
         Raises:
-            Unfit: it can never be sent.
+            Unfit, BadEnvelope: it can never be sent.
             NotYet: it must not be sent yet.
         """
         queue = self._queue_of(message)
         fifo = queue.endswith(".fifo")
-        body, encoded = _body(message)
-        attributes, size = self._attributes(message, encoded)
+        content = message if self._envelope is None else self._envelope.wrap(message).as_message(message)
+        body, encoded = _body(content)
+        attributes, size = self._attributes(content, encoded)
         fields: dict[str, Any] = {"MessageBody": body, "MessageAttributes": attributes}
         if fifo:
             fields["MessageDeduplicationId"] = str(message.message_id)

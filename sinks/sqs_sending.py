@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from sinks.base import DELIVERED, Batch, Delivered, Hold, Outcome, Reject, Retry, SinkConfig
+from sinks.envelope import BadEnvelope
 from sinks.sqs_batches import Batches
 from sinks.sqs_client import Queue, Sender, SqsClient
 from sinks.sqs_entries import Entry, EntryMaker, NotYet, Unfit
@@ -82,7 +83,7 @@ class Sending:
         for position, message in enumerate(self._batch.messages):
             try:
                 made.append(self._maker.make(message, position, self._batch.claimed_us))
-            except Unfit as error:
+            except (Unfit, BadEnvelope) as error:
                 made.append(Reject(str(error)))
             except NotYet as error:
                 made.append(error.outcome)
