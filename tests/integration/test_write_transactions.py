@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import unittest
 from collections.abc import Callable, Iterator
@@ -17,11 +18,14 @@ import psycopg2
 import pytest
 import sqlalchemy as sa
 from django.db.backends.sqlite3.base import DatabaseWrapper
+from django.db.migrations import RunSQL
+from django.db.migrations.state import ProjectState
 from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sa_asyncio
 
 from relay import enqueue, enqueue_many, publish, publish_many
 from relay.errors import NoTransaction, UsageError
+from relay.schema import script
 from tests.harness.orm_writers import django_database
 from tests.servers.postgres import migrate, new_cluster, new_database
 
@@ -202,6 +206,16 @@ def test_djangos_test_case(relay_database_url: str) -> None:
         unittest.defaultTestLoader.loadTestsFromTestCase(Tests).run(result)
     assert (result.testsRun, result.errors, result.failures) == (2, [], [])
     assert kinds(relay_database_url) == []
+
+
+def test_the_schema_as_one_of_djangos_migrations(database_url: str) -> None:
+    """For its test database: `relay migrate --sql`, without begin and commit."""
+    sql = re.sub(r"^(begin|commit);$", "", script(), flags=re.MULTILINE)
+    with django_database(database_url, "default") as connection, connection.schema_editor() as editor:
+        RunSQL(sql).database_forwards("app", editor, ProjectState(), ProjectState())
+    with django_database(database_url, "default"), django.db.transaction.atomic():
+        publish("default", "k", 1)
+    assert kinds(database_url) == ["k"]
 
 
 async def with_types(conn: psycopg.AsyncConnection, session: sa_asyncio.AsyncSession) -> None:
