@@ -39,7 +39,7 @@ SEARCH_PATHS = ["''", "decoy", "decoy, public", "relay"]
 def owner(relay_database_url: str) -> Iterator[Connection]:
     with psycopg.connect(relay_database_url, autocommit=True) as conn:
         conn.execute(DECOYS)
-        conn.execute("insert into relay.sinks (name, shards, hand_over) values ('a', 8, null), ('b', 0, 86400)")
+        conn.execute("insert into relay.sinks (name, shards, strict) values ('a', 8, true), ('b', 0, false)")
         conn.execute("insert into relay.routes (kind, sink) values ('*', 'a'), ('both', 'b')")
         conn.execute("insert into relay.relays (worker, idle_until) values ('idle', now() + interval '1 hour')")
         yield conn
