@@ -6,20 +6,18 @@ Both must leave the same record. Kafka here is librdkafka's mock: what a record 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from sinks.base import DELIVERED, Message, SinkConfig
 from sinks.kafka import KafkaOptions, KafkaSink
 from sinks.testing import batch
-from tests.servers.debezium import Routed, capturing
-from tests.servers.kafka import QUIET, mock_cluster, quiet_admin
+from tests.servers.debezium import Routed, capturing, consumed
+from tests.servers.kafka import mock_cluster
 from tests.servers.postgres import migrate, new_cluster
 
 pytestmark = pytest.mark.full
@@ -126,23 +124,6 @@ def produced(bootstrap: str, sent: list[Message], **options: Any) -> list[Routed
     found = consumed(bootstrap, len(sent))
     order = {one.message_id: one.id for one in sent}
     return sorted(found, key=lambda record: order[UUID(bytes.decode(dict(record.headers)["id"] or b""))])
-
-
-def consumed(bootstrap: str, count: int) -> list[Routed]:
-    client = {"bootstrap.servers": bootstrap}
-    topics = quiet_admin(client).list_topics(timeout=10).topics
-    consumer = Consumer({**client, **QUIET, "group.id": uuid4().hex})
-    consumer.assign([TopicPartition(name, number, 0) for name, topic in topics.items() for number in topic.partitions])
-    found: list[Routed] = []
-    deadline = time.monotonic() + 20
-    while len(found) < count and time.monotonic() < deadline:
-        for record in consumer.consume(count, timeout=0.2):
-            assert record.error() is None, record.error()
-            headers: Any = record.headers()
-            found.append(Routed(str(record.topic()), record.key(), record.value(), headers))
-    consumer.close()
-    assert len(found) == count
-    return found
 
 
 def test_every_record_is_the_event_router_s_own(database: psycopg.Connection, logical_postgres: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -13,6 +14,9 @@ from psycopg import Connection
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 
+from tests.command import Command
+from tests.servers.debezium import Routed, consumed
+from tests.servers.kafka import mock_cluster
 from tests.servers.postgres import every_postgres
 
 TABLE = """
@@ -247,3 +251,35 @@ def test_json_goes_through_unparsed(conn: Connection) -> None:
     row = conn.execute("select payload::text from outbox").fetchone()
     assert row
     assert written(conn)[0].payload == row[0]
+
+
+CONFIGURATION = """
+[sinks.orders]
+type = "kafka"
+order = "key"
+envelope = "debezium"
+headers = {{ eventType = "{{kind}}" }}
+client = {{ "bootstrap.servers" = "{bootstrap}" }}
+
+[[routes]]
+kind = "*"
+sink = "orders"
+"""
+
+
+def test_from_the_application_s_table_to_kafka(conn: Connection, relay_database_url: str, tmp_path: Path) -> None:
+    attach(conn, "before")
+    relay = Command(relay_database_url, tmp_path)
+    identities = [uuid4() for _ in range(3)]
+    with mock_cluster() as bootstrap:
+        relay.configure(CONFIGURATION.format(bootstrap=bootstrap))
+        relay("apply")
+        for identity, payload in zip(identities, ['{"n": 1}', '{"n": 2}', None], strict=True):
+            conn.execute(INSERT, [identity, "Order", "42", "OrderCreated", payload])
+        relay("run", "--drain")
+        found = consumed(bootstrap, 3)
+    assert found == [
+        Routed("outbox.event.Order", b"42", value, [("id", str(identity).encode()), ("eventType", b"OrderCreated")])
+        for identity, value in zip(identities, [b'{"n": 1}', b'{"n": 2}', None], strict=True)
+    ]
+    assert written(conn) == []

@@ -71,6 +71,7 @@ public class DebeziumOutbox {
         }
     }
 
+    @SuppressWarnings("unchecked")
     public static void main(String[] arguments) throws Exception {
         Properties connector = new Properties();
         connector.putAll(JSON.readValue(arguments[0], Map.class));

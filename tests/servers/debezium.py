@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import psycopg
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.servers.base import Server, ServerUnavailable, run_server, wait_until
+from tests.servers.kafka import QUIET, quiet_admin
 from tests.servers.packages import apt_install, maven_jars
 
 JARS = (
@@ -39,6 +43,8 @@ class Debezium:
     """A running connector."""
 
     server: Server
+    routes: frozenset[str]
+    """The names of the options."""
 
     def records(self, count: int, timeout: float = 30.0) -> dict[str, list[Routed]]:
         """What it made of the `count` rows that were inserted, by the name of the options, in the rows' order."""
@@ -50,7 +56,7 @@ class Debezium:
                 if line.startswith('{"route"'):
                     sent = json.loads(line)
                     found.setdefault(sent["route"], []).append(_routed(sent))
-            return bool(found) and all(len(records) >= count for records in found.values())
+            return found.keys() == self.routes and all(len(records) >= count for records in found.values())
 
         try:
             wait_until(all_there, timeout=timeout, what=f"Debezium's {count} records")
@@ -103,7 +109,25 @@ def capturing(url: str, table: str, options: Mapping[str, Mapping[str, str]]) ->
             return conn.execute(STREAMS).fetchone() is not None
 
     with run_server(argv, ready=streams, name="debezium", timeout=60) as server:
-        yield Debezium(server)
+        yield Debezium(server, frozenset(options))
+
+
+def consumed(bootstrap: str, count: int) -> list[Routed]:
+    """What a consumer finds in all topics; it must be so many records."""
+    client = {"bootstrap.servers": bootstrap}
+    topics = quiet_admin(client).list_topics(timeout=10).topics
+    consumer = Consumer({**client, **QUIET, "group.id": uuid4().hex})
+    consumer.assign([TopicPartition(name, number, 0) for name, topic in topics.items() for number in topic.partitions])
+    found: list[Routed] = []
+    deadline = time.monotonic() + 20
+    while len(found) < count and time.monotonic() < deadline:
+        for record in consumer.consume(count, timeout=0.2):
+            assert record.error() is None, record.error()
+            headers: Any = record.headers()
+            found.append(Routed(str(record.topic()), record.key(), record.value(), headers))
+    consumer.close()
+    assert len(found) == count
+    return found
 
 
 def _java(source: Path, *arguments: str) -> Sequence[str]:
