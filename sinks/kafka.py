@@ -36,6 +36,8 @@ class KafkaOptions(KafkaEnvelopeOptions):
     """Default: `{kind}`; with Debezium's envelope as its event router does it."""
     exactly_once: bool = False
     """Send in transactions, which tell after a crash what was committed, and shut out a sender that has stalled."""
+    claims_topic: str = "outbox-relay.claims"
+    """With `exactly_once`: the topic that keeps what became of each claim. It is made where it is missing."""
 
     @field_validator("topic", mode="before")
     @classmethod
@@ -60,7 +62,7 @@ class KafkaSink(Sink):
         self.fenced = config.options.exactly_once
         self._judge = Judge(producer_options(config))
         self._sender: PlainSender | TransactionalSender = (
-            TransactionalSender(self._judge, config.name)
+            TransactionalSender(self._judge, config.name, config.options.claims_topic)
             if config.options.exactly_once
             else PlainSender(self._judge, ordered=config.ordered)
         )

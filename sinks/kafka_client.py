@@ -34,6 +34,8 @@ class Record(NamedTuple):
     headers: list[tuple[str, str | bytes | None]]
     size: int
     """At least as many bytes as it takes on the wire, uncompressed."""
+    partition: int = -1
+    """-1: by the key."""
 
 
 class Refused(NamedTuple):
@@ -106,15 +108,14 @@ class KafkaClient:
         """
         self._ask(lambda seconds: self.producer.cluster_id(timeout=seconds), patience)
 
-    def topic_error(self, topic: str, patience: Patience) -> Any:
-        """The `KafkaError` for which a topic cannot be written to, or None. Brings librdkafka's own knowledge of it
-        up to date too.
+    def topic(self, name: str, patience: Patience) -> Any:
+        """A topic's metadata; its `error` says why it cannot be written to. Brings librdkafka's own knowledge of the
+        topic up to date too.
 
         Raises:
             SinkUnavailable: no broker answers, or none lets us in.
         """
-        found = self._ask(lambda seconds: self.producer.list_topics(topic, timeout=seconds), patience)
-        return found.topics[topic].error
+        return self._ask(lambda seconds: self.producer.list_topics(name, timeout=seconds), patience).topics[name]
 
     def poll(self, seconds: float = 0.0) -> None:
         """Serve what librdkafka has to say."""
@@ -144,11 +145,11 @@ class KafkaClient:
 
         produce = self.producer.produce
         stuck: set[bytes | None] = set()
-        for position, (topic, value, key, timestamp, headers, _) in enumerate(records):
+        for position, (topic, value, key, timestamp, headers, _, partition) in enumerate(records):
             if key in stuck:
                 continue
             # By position: keywords would cost another quarter of a microsecond.
-            arguments = (topic, value, key, -1, partial(report, position), None, timestamp, headers)
+            arguments = (topic, value, key, partition, partial(report, position), None, timestamp, headers)
             try:
                 try:
                     produce(*arguments)

@@ -1,132 +1,63 @@
-"""One transactional identity, from when it is taken over to its end; and where its marks are kept."""
+"""One transactional identity, from when it is taken over to its end."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException
 
 from sinks.base import SinkUnavailable
 from sinks.kafka_client import KafkaClient, Patience, log
 from sinks.kafka_errors import describe, error_of
-from sinks.kafka_marks import Mark, marks_from_text, marks_to_text
-
-_UNSTABLE: Final = "UNSTABLE_OFFSET_COMMIT"
 
 
-class Saved(NamedTuple):
-    """What an identity has committed."""
-
-    marks: dict[str, Mark]
-    topic: str | None
-    """Whose offset carries the marks; any topic will do, as long as it exists."""
-    number: int
-    """Of the last commit: the offset."""
-
-
-class MarkStore:
-    """Reads the marks of identities.
-
-    Args:
-        options: of the sink's producers.
-    """
-
-    def __init__(self, options: Mapping[str, Any]) -> None:
-        self._admin = AdminClient({**options, "enable.idempotence": False}, logger=log)
-
-    def read(self, name: str, patience: Patience) -> Saved:
-        """
-        Raises:
-            SinkUnavailable: no broker tells.
-        """
-        request = [ConsumerGroupTopicPartitions(name)]
-        while True:
-            seconds = max(0.1, patience.left)
-            try:
-                answer = self._admin.list_consumer_group_offsets(request, require_stable=True, request_timeout=seconds)
-                offsets = answer[name].result(seconds).topic_partitions
-            except TimeoutError:
-                raise SinkUnavailable(f"consumer group {name}: no answer in time", unknown=False) from None
-            except KafkaException as error:
-                raise SinkUnavailable(f"consumer group {name}: {describe(error_of(error))}", unknown=False) from error
-            unstable = [offset.error for offset in offsets if offset.error]
-            if not unstable:
-                return _saved(offsets)
-            # A transaction has ended, and the group has yet to hear of it.
-            if unstable[0].name() != _UNSTABLE or patience.over:
-                raise SinkUnavailable(f"consumer group {name}: {describe(unstable[0])}", unknown=False)
-            self._admin.poll(patience.slice())
-
-
-def _saved(offsets: list[TopicPartition]) -> Saved:
-    if not offsets:
-        return Saved({}, None, 0)
-    last = max(offsets, key=lambda offset: offset.offset)
-    return Saved(marks_from_text(last.metadata or ""), last.topic, last.offset)
+class CommitInDoubt(SinkUnavailable):
+    """It is not known whether a transaction was committed."""
 
 
 class Session:
-    """A transactional producer under a name that nobody else sends under from now on.
+    """A transactional producer under a name that nobody else sends under from now on: whatever was open under it is
+    ended, and its earlier sender is refused.
+
+    Nothing here calls `send_offsets_to_transaction`: it may block for ever (librdkafka issues 5456 and 5511).
 
     Args:
-        name: transactional id and consumer group.
+        name: transactional id.
 
     Raises:
         SinkUnavailable: no broker answers.
         KafkaException: Kafka does not hand the name over.
     """
 
-    def __init__(self, name: str, options: Mapping[str, Any], store: MarkStore, patience: Patience) -> None:
-        self.name = name
-        self._group = _group(name)
+    def __init__(self, name: str, options: Mapping[str, Any], patience: Patience) -> None:
         self.client = KafkaClient({**options, "transactional.id": name})
         try:
             self.client.connect(patience)
             self.client.producer.init_transactions(patience.left)
-            self.saved = store.read(name, patience)
         except BaseException:
             self.client.discard()
             raise
 
-    @property
-    def marks(self) -> dict[str, Mark]:
-        return self.saved.marks
-
     def begin(self) -> None:
         self.client.producer.begin_transaction()
 
-    def forget(self, token: str) -> None:
-        """The next commit leaves this mark out."""
-        self.marks.pop(token, None)
-
-    def commit(self, token: str, mark: Mark, topic: str, patience: Patience) -> None:
-        """Commit what was sent since `begin`, and the mark.
-
-        Args:
-            topic: one that exists.
+    def commit(self, patience: Patience) -> None:
+        """Commit what was sent since `begin`.
 
         Raises:
-            SinkUnavailable: it is not known whether that was done.
-            KafkaException: it was not.
+            CommitInDoubt: it may be done or not.
+            KafkaException: it is not.
         """
-        producer = self.client.producer
-        marks = {name: kept for name, kept in self.marks.items() if name != token} | {token: mark}
-        carrier = self.saved.topic or topic
-        saved = Saved(marks, carrier, self.saved.number + 1)
-        offset = TopicPartition(carrier, 0, saved.number, metadata=marks_to_text(marks))
-        producer.send_offsets_to_transaction([offset], self._group, patience.left)
         try:
-            producer.commit_transaction(patience.left)
+            self.client.producer.commit_transaction(patience.left)
         except KafkaException as error:
             if error_of(error).txn_requires_abort():
                 raise
-            raise SinkUnavailable(f"commit: {describe(error_of(error))}", unknown=True) from error
-        self.saved = saved
+            raise CommitInDoubt(f"commit: {describe(error_of(error))}", unknown=True) from error
 
     def end(self, patience: Patience | None = None) -> None:
-        """Abort what is open, as far as that is quick, and send nothing more."""
+        """Send nothing more. With `patience`, abort what is open first, as far as that is quick."""
         if patience is not None:
             try:
                 self.client.producer.abort_transaction(min(1.0, patience.left))
@@ -134,12 +65,3 @@ class Session:
                 # Kafka aborts it when the name is taken over, or after transaction.timeout.ms.
                 log.info("transaction was not aborted: %s", describe(error_of(error)))
         self.client.discard()
-
-
-def _group(name: str) -> Any:
-    """The metadata of a consumer group without members. Its consumer is never connected to anything."""
-    consumer = Consumer({"group.id": name, "log_level": 0})
-    try:
-        return consumer.consumer_group_metadata()
-    finally:
-        consumer.close()

@@ -72,7 +72,7 @@ class Topics:
     def _ask(self, client: KafkaClient, topics: Iterable[str], patience: Patience) -> dict[str, Any]:
         errors: dict[str, Any] = {}
         for topic in topics:
-            error = client.topic_error(topic, patience)
+            error = client.topic(topic, patience).error
             if error is None:
                 self._well.add(topic)
                 self._missing.discard(topic)

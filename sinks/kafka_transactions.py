@@ -1,37 +1,37 @@
 """Sending in transactions: once, for consumers that read committed records.
 
-A sender has an *identity*, random and kept while it lives: its transactional id, and the name of the consumer group
-that holds its marks (`kafka_marks`). The first half of a claim's token is the identity that sends it, so that whoever
-claims the same messages later knows whom to ask:
+Each sender has an identity, which is part of its claims' tokens (`kafka_tokens`) and names its transactional id. With
+the messages of a claim it commits a mark that tells of them (`kafka_claims`):
 
-1. own token marked sent: answer as the first time; marked revoked: refuse;
-2. for each prior token of its messages: marked sent → delivered. No mark → take over that identity, which makes Kafka
-   end its open transaction and refuse its sender from then on, look again, and if still none, mark it revoked;
+1. own token marked: what was sent is delivered; marked closed: refuse;
+2. for each prior token of its messages: unless all were sent, take over that identity, which makes Kafka end its open
+   transaction and refuse its sender from then on; look again, and mark it closed. What was sent is delivered;
 3. send the rest, and the mark, in one transaction.
 
-A commit without an answer leaves the identity in doubt: it is opened anew before anything else is sent under it, and
-then the marks tell. Kafka forgets marks `offsets.retention.minutes` (7 days) after the last one of an identity.
+A commit without an answer leaves the identity in doubt, so it is taken over anew before anything else is sent under
+it, and then the marks tell.
 """
 
 from __future__ import annotations
 
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import UUID
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from sinks.base import DELIVERED, Batch, ClaimRevoked, SinkUnavailable
-from sinks.kafka_client import Patience, log
+from sinks.kafka_claims import Claims
+from sinks.kafka_client import KafkaClient, Patience, Refused, Report, log
 from sinks.kafka_errors import Meaning, describe, error_of, meaning
 from sinks.kafka_judge import Judge
-from sinks.kafka_marks import LONGEST, REVOKED, Mark
-from sinks.kafka_session import MarkStore, Session
-from sinks.kafka_work import Wave, Work
+from sinks.kafka_marks import NOT_SENT, Mark
+from sinks.kafka_session import CommitInDoubt, Session
+from sinks.kafka_tokens import Sender, identity_of
+from sinks.kafka_work import Work
 
 FRUITLESS_A_SEND: Final = 3
 """So many transactions in a row may come to nothing before one `send` leaves the rest to the next one."""
 REMEMBERED: Final = 10_000
-NOT_SENT: Final = Mark()
 
 
 class TransactionalSender:
@@ -39,21 +39,27 @@ class TransactionalSender:
 
     Args:
         sink: the sink's name, part of every transactional id.
+        topic: where the marks are kept.
     """
 
-    def __init__(self, judge: Judge, sink: str) -> None:
+    def __init__(self, judge: Judge, sink: str, topic: str) -> None:
         self.fatal_producers = 0
         """How many producers ended with a fatal error and were replaced."""
         self._judge = judge
         self._sink = sink
-        self._identity = uuid4().bytes[:8]
+        self._self = Sender()
+        self._claims = Claims(judge.options, topic)
         self._session: Session | None = None
         self._session_kind: tuple[object, ...] = ()
-        self._store: MarkStore | None = None
-        self._of_others: dict[UUID, Mark] = {}
+        self._known: dict[UUID, Mark] = {}
+        """Marks of this session's claims, and of others where they are final."""
 
     def new_token(self) -> UUID:
-        return UUID(bytes=self._identity + uuid4().bytes[8:])
+        token = self._self.new_token()
+        if self._session is not None:
+            # Nobody can have used it, and who revokes it ends this session: there is no need to look.
+            self._remember(token, NOT_SENT)
+        return token
 
     def open(self, patience: Patience) -> None:
         """
@@ -61,14 +67,14 @@ class TransactionalSender:
             SinkUnavailable: no broker answers, or Kafka does not hand the identity over.
         """
         try:
-            self._take(UUID(bytes=self._identity * 2), alone=False, patience=patience)
+            session = self._take(self._self.identity, alone=False, patience=patience)
         except KafkaException as error:
             raise SinkUnavailable(describe(error_of(error)), unknown=False) from error
+        self._claims.prepare(session.client, patience)
 
     def close(self) -> None:
         """End it now. What is open is aborted when the identity is taken over, or after `transaction.timeout.ms`."""
         self._end()
-        self._store = None
 
     def send(self, work: Work, batch: Batch, patience: Patience) -> None:
         """Give every message its outcome, unless the claim was lost.
@@ -92,79 +98,98 @@ class TransactionalSender:
         """Why some messages are not decided, where some are not."""
         session = self._begin(work, batch, patience)
         self._judge.hold_unwell(work, session.client, patience)
-        self._recall_earlier(work, batch, session, patience)
+        self._recall_earlier(work, session.client, patience)
         reason, fruitless = "no answer in time", 0
+        doubt: CommitInDoubt | None = None
         while (wave := work.wave()).positions and not patience.over and fruitless < FRUITLESS_A_SEND:
+            before = work.progress()
             try:
                 session = self._begin(work, batch, patience, alone=wave.alone)
-                before = len(work.undecided())
-                self._transact(session, _with_room(wave, work), work, batch, patience)
-                fruitless = fruitless + 1 if len(work.undecided()) == before else 0
+                doubt = None
+                self._transact(session, work, batch, patience)
+            except CommitInDoubt as error:
+                doubt = error
+                self._end()
             except KafkaException as error:
                 reason = describe(error_of(error))
                 self._end(patience)
                 if meaning(error_of(error)) is not Meaning.AGAIN:
                     break
-                fruitless += 1
+            except SinkUnavailable as error:
+                raise doubt or error from error
+            fruitless = fruitless + 1 if work.progress() == before else 0
+        if doubt is not None:
+            raise doubt
         return reason
 
     def _begin(self, work: Work, batch: Batch, patience: Patience, *, alone: bool = False) -> Session:
-        """The session that this batch's token names; what it has sent of the batch already is delivered."""
-        session = self._take(batch.token, alone=alone, patience=patience)
-        for token in batch.settled:
-            if token.bytes[:8] == batch.token.bytes[:8]:
-                session.marks.pop(_half(token), None)
-        mark = session.marks.get(_half(batch.token), NOT_SENT)
-        if mark.revoked:
+        """The session that this batch's token names; what was sent under the token already is delivered."""
+        session = self._take(identity_of(batch.token), alone=alone, patience=patience)
+        mark = self._known.get(batch.token)
+        if mark is None:
+            self._claims.prepare(session.client, patience)
+            mark = self._claims.find([batch.token], patience).get(batch.token, NOT_SENT)
+            self._remember(batch.token, mark)
+        if mark.closed:
             raise ClaimRevoked(f"claim {batch.token} is revoked: a later claim holds its messages")
-        for position in work.undecided() if mark is not NOT_SENT else ():
+        for position in work.undecided() if mark != NOT_SENT else ():
             if mark.sent(work.messages[position].id):
                 work.outcomes[position] = DELIVERED
         return session
 
-    def _recall_earlier(self, work: Work, batch: Batch, session: Session, patience: Patience) -> None:
-        for position in work.undecided():
+    def _recall_earlier(self, work: Work, client: KafkaClient, patience: Patience) -> None:
+        """Learn what became of earlier claims of these messages; from now on nothing more will."""
+        open_ = [work.messages[position] for position in work.undecided()]
+        tokens = {token for message in open_ for token in message.prior_tokens}
+        unknown = {token for token in tokens if token not in self._known}
+        if unknown:
+            self._claims.prepare(client, patience)
+            # Not waiting: what is open may be one of these, and is ended only below.
+            found = self._claims.find(unknown, patience, wait=False)
+            for token in unknown:
+                self._remember(token, self._close(token, found.get(token, NOT_SENT), patience))
+        for position in work.undecided() if tokens else ():
             message = work.messages[position]
-            for token in message.prior_tokens:
-                if self._mark(token, session, work.record(position).topic, patience).sent(message.id):
-                    work.outcomes[position] = DELIVERED
-                    break
+            if any(self._known.get(token, NOT_SENT).sent(message.id) for token in message.prior_tokens):
+                work.outcomes[position] = DELIVERED
 
-    def _mark(self, token: UUID, session: Session, topic: str, patience: Patience) -> Mark:
-        """What became of an earlier claim; from now on nothing more will.
+    def _close(self, token: UUID, mark: Mark, patience: Patience) -> Mark:
+        """See to it that nothing more is sent under a token.
 
         Args:
-            topic: one that exists.
+            mark: what was found of it.
         """
-        if self._name(token) == session.name:
-            return session.marks.get(_half(token), NOT_SENT)
-        mark = self._of_others.get(token)
-        if mark is None:
-            marks = self._marks().read(self._name(token), patience).marks
-            mark = marks.get(_half(token)) or self._revoke(token, topic, patience)
-            if len(self._of_others) >= REMEMBERED:
-                self._of_others.clear()
-            self._of_others[token] = mark
-        return mark
-
-    def _revoke(self, token: UUID, topic: str, patience: Patience) -> Mark:
-        other = Session(self._name(token), self._judge.options, self._marks(), patience)
-        try:
-            mark = other.marks.get(_half(token))
-            if mark is None:
-                mark = REVOKED
-                other.begin()
-                other.commit(_half(token), mark, topic, patience)
+        if mark.final:
             return mark
+        if self._session_kind[0] == identity_of(token):
+            # Our own: opening the session has ended what was open, and nobody sends under it any more.
+            return self._claims.find([token], patience).get(token, NOT_SENT)
+        other = Session(self._name(identity_of(token)), self._judge.options, patience)
+        try:
+            mark = self._claims.find([token], patience).get(token, NOT_SENT)
+            if mark.final:
+                return mark
+            other.begin()
+            (report,) = other.client.deliver([self._claims.record(token, mark.close())], patience, together=True)
+            if report is not None:
+                raise SinkUnavailable(f"claim {token} could not be closed in time", unknown=False)
+            other.commit(patience)
+            return mark.close()
         finally:
             other.end()
 
-    def _transact(self, session: Session, wave: Wave, work: Work, batch: Batch, patience: Patience) -> None:
+    def _transact(self, session: Session, work: Work, batch: Batch, patience: Patience) -> None:
         """Send and commit a wave as a whole. Else it is aborted, and those to blame have their outcomes."""
-        session.begin()
+        wave = work.wave()
+        mark = _mark_of(work, wave.positions)
         records = [work.record(position) for position in wave.positions]
-        taken = self._judge.judge(work, wave, session.client.deliver(records, patience, together=True))
-        if len(taken) < len(wave.positions) or patience.over:
+        session.begin()
+        *reports, marked = session.client.deliver(
+            [*records, self._claims.record(batch.token, mark)], patience, together=True
+        )
+        taken = self._judge.judge(work, wave, reports)
+        self._check_marked(marked)
+        if len(taken) < len(wave.positions) or marked is not None or patience.over:
             if session.client.fatal is not None:
                 self.fatal_producers += 1
                 log.warning("producer is replaced after a fatal error: %s", describe(session.client.fatal))
@@ -172,16 +197,26 @@ class TransactionalSender:
             # After an abort librdkafka finds gaps in its own numbers: begin anew.
             self._end(patience)
             return
-        session.commit(_half(batch.token), _mark_of(work, taken), records[0].topic, patience)
+        session.commit(patience)
+        self._remember(batch.token, mark)
         for position in taken:
             work.outcomes[position] = DELIVERED
 
-    def _take(self, token: UUID, *, alone: bool, patience: Patience) -> Session:
-        kind = (self._name(token), alone, self._judge.options["batch.size"])
+    def _check_marked(self, report: Report) -> None:
+        """
+        Raises:
+            SinkUnavailable: marks cannot be written, so nothing can be sent.
+        """
+        error = report.error if isinstance(report, Refused) else report
+        if isinstance(error, KafkaError) and meaning(error) in {Meaning.TOPIC, Meaning.CLUSTER, Meaning.SUSPECT}:
+            raise SinkUnavailable(f"topic {self._claims.topic}: {describe(error)}", unknown=False)
+
+    def _take(self, identity: bytes, *, alone: bool, patience: Patience) -> Session:
+        kind = (identity, alone, self._judge.options["batch.size"])
         if self._session is None or self._session_kind != kind:
             self._end(patience)
             options = {**self._judge.options, "batch.num.messages": 1} if alone else self._judge.options
-            self._session = Session(self._name(token), options, self._marks(), patience)
+            self._session = Session(self._name(identity), options, patience)
             self._session_kind = kind
         return self._session
 
@@ -189,32 +224,21 @@ class TransactionalSender:
         if self._session is not None:
             self._session.end(patience)
         self._session = None
+        # Until it is taken over again, others may close what is not finished.
+        self._known = {token: mark for token, mark in self._known.items() if mark.final}
 
-    def _marks(self) -> MarkStore:
-        if self._store is None:
-            self._store = MarkStore(self._judge.options)
-        return self._store
+    def _remember(self, token: UUID, mark: Mark) -> None:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[token] = mark
 
-    def _name(self, token: UUID) -> str:
-        return f"outbox-relay.{self._sink}.{token.bytes[:8].hex()}"
-
-
-def _half(token: UUID) -> str:
-    """The part of a token that tells it from others of its identity."""
-    return token.bytes[8:].hex()
+    def _name(self, identity: bytes) -> str:
+        return f"outbox-relay.{self._sink}.{identity.hex()}"
 
 
-def _mark_of(work: Work, taken: list[int]) -> Mark:
-    """The mark of this batch's token once `taken` is committed too."""
-    sent = set(taken)
+def _mark_of(work: Work, sent_now: list[int]) -> Mark:
+    """The mark of this batch's token once these are committed too."""
+    sent = set(sent_now)
     sent.update(position for position, outcome in enumerate(work.outcomes) if outcome is DELIVERED)
     unsent = [message.id for position, message in enumerate(work.messages) if position not in sent]
     return Mark.of((work.messages[position].id for position in sent), unsent)
-
-
-def _with_room(wave: Wave, work: Work) -> Wave:
-    """As much of the wave as its mark has room for."""
-    positions = wave.positions
-    while len(positions) > 1 and len(_mark_of(work, positions).to_text()) > LONGEST - 50:
-        positions = positions[: len(positions) // 2]
-    return Wave(positions, wave.alone)
