@@ -52,6 +52,7 @@ class SqsSink(Sink):
     """Ten messages a call, several calls in flight. boto3's own retries are off: the relay alone sends again."""
 
     Options = SqsOptions
+    hand_over_s = 900
 
     def __init__(self, config: SinkConfig) -> None:
         """
