@@ -19,7 +19,7 @@ pytestmark = every_postgres
 
 SINKS = """
 insert into relay.sinks (name, shards, hand_over)
-values ('emails', 0, null), ('orders', 8, null), ('audit', 0, null), ('sidekiq', 0, 86400)
+values ('emails', 0, null), ('orders', 8, null), ('audit', 0, null), ('sidekiq', 0, 2000000000)
 """
 ROUTES = """
 insert into relay.routes (kind, sink, lo, hi)
@@ -122,7 +122,7 @@ def test_copy_is_routed_too(conn: Connection) -> None:
     with conn.cursor().copy("copy relay.outbox (kind, key, payload, run_at) from stdin") as copy:
         for row in (
             ("order.created", "1", '{"a" : 1}', None),
-            ("JobA", None, "[]", "2099-01-01 00:00Z"),
+            ("JobA", None, "[]", "2060-01-01 00:00Z"),
             ("y", None, "1", None),
         ):
             copy.write_row(row)
@@ -144,14 +144,22 @@ def test_a_time_is_kept_unless_it_has_passed(conn: Connection, kind: str) -> Non
 
 
 def test_a_sink_that_schedules_itself_gets_the_time_as_a_header(conn: Connection) -> None:
-    insert(conn, kind="Job1", run_at="2099-01-01 00:00:00.5Z", headers=Jsonb({"a": 1}))
+    insert(conn, kind="Job1", run_at="2060-01-01 00:00:00.5Z", headers=Jsonb({"a": 1}))
     insert(conn, kind="Job1", run_at="2001-01-01 00:00Z")
-    insert(conn, kind="Job1", run_at="2099-01-01 00:00Z", sink="sidekiq", dedupe_key="d")
+    insert(conn, kind="Job1", run_at="2060-01-01 00:00Z", sink="sidekiq", dedupe_key="d")
     assert written(conn, "run_at, headers") == [
-        (None, {"a": 1, "relay.at": 4070908800.5}),
+        (None, {"a": 1, "relay.at": 2840140800.5}),
         (None, None),
-        (None, {"relay.at": 4070908800}),
+        (None, {"relay.at": 2840140800}),
     ]
+
+
+def test_it_gets_no_time_that_is_too_far_off(conn: Connection) -> None:
+    conn.execute("update relay.sinks set hand_over = 900 where name = 'sidekiq'")
+    for minutes in (14, 16):
+        run_at = f"now() + interval '{minutes} minutes'"
+        conn.execute(f"insert into relay.outbox (kind, payload, run_at) values ('Job1', '1', {run_at})".encode())
+    assert written(conn, "run_at is null, headers is null") == [(True, False), (False, True)]
 
 
 @pytest.mark.parametrize("columns", [{}, {"dedupe_key": "d"}, {"run_at": "2099-01-01 00:00Z"}])
