@@ -206,8 +206,12 @@ def test_other_types_and_no_type_at_all(conn: Connection) -> None:
     assert found[0].message_id == identity
 
 
-def test_the_application_needs_no_right_but_to_insert(conn: Connection, relay_database_url: str) -> None:
-    attach(conn)
+@pytest.mark.parametrize("view", [False, True])
+def test_the_application_needs_no_right_but_to_insert(conn: Connection, relay_database_url: str, view: bool) -> None:
+    if view:
+        conn.execute("drop table outbox; create view outbox as table relay.debezium_outbox")
+    else:
+        attach(conn)
     application = f"role_{uuid4().hex[:16]}"
     conn.execute(SQL("create role {} login").format(Identifier(application)))
     try:
