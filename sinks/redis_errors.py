@@ -41,6 +41,7 @@ _DENIED = re.compile(
     r"\bNOPERM\b|user executing the script can't|ACL failure in script|no permissions to|unknown (?:redis )?command",
     re.IGNORECASE,
 )
+_KEY_DENIED = re.compile(r"^NOPERM\b.*\bkeys?\b", re.IGNORECASE)
 _KEY_UNFIT = re.compile(r"^WRONGTYPE|exhausted the last possible ID")
 _TOO_LARGE = re.compile(r"too large to be stored|exceeds maximum allowed size", re.IGNORECASE)
 
@@ -62,6 +63,11 @@ def refused(error: redis.RedisError) -> bool:
     if type(error) in _CODE_OF_CLASS or text.startswith("Protocol error"):
         return True
     return isinstance(error, redis.ResponseError) and bool(_SERVER.search(text) or _DENIED.search(text))
+
+
+def key_denied(reason: str) -> bool:
+    """Whether a refusal, as `describe` tells it, is of a key and not of the whole client."""
+    return bool(_KEY_DENIED.search(reason))
 
 
 def outcome_of(error: str, key: str) -> Outcome:

@@ -1,23 +1,27 @@
 -- Pushes one batch at most once, whoever asks again.
 --
--- KEYS: the mark of this claim, the marks of earlier claims, then marks that may go. What is pushed to is not among
---       them: a queue that an ACL denies would refuse the whole call, and not only its own messages.
+-- KEYS: the mark of this claim, the marks of earlier claims, marks that may go; in a cluster then what is pushed to.
+--       Elsewhere that is not among them: a queue that an ACL denies would refuse the whole call, and not only its own
+--       messages.
 -- ARGV: 1  seconds that a mark lives
 --       2  how many earlier claims there are
---       3  ids of the messages that are pushed, in that order: "12,13"
---       4  ids of the messages that the sender itself refuses
---       5  for an ordered sink a number for the key of each message that is pushed (0: none); else empty
+--       3  how many marks may go
+--       4  ids of the messages that are pushed, in that order: "12,13"
+--       5  ids of the messages that the sender itself refuses
+--       6  for an ordered sink a number for the key of each message that is pushed (0: none); else empty
+--       7  "part" where this is not the whole claim, so that the mark must say which messages it speaks of
 --       then for each earlier claim the ids of the messages that it held
 --       then commands, each with the messages that it pushes:
 --          n, n arguments of the command, how many messages, how many arguments a message, those arguments.
 --          Where one without messages fails, the next one is not tried and fails with the same error.
 --
--- A mark is "revoked", or "done" with a line "ID ERROR" for each message that was not delivered. "open" counts as no
--- mark: a script that dies half way leaves it, and a second copy is better than a lost message.
+-- A mark is "revoked", or "done" with a line "ID ERROR" for each message that was not delivered; that of a part also
+-- has a line "= ID,ID,…" of all its messages. "open" counts as no mark: a script that dies half way leaves it, and a
+-- second copy is better than a lost message.
 --
 -- Answers: {"revoked"}; {"refused", error}, nothing was pushed; {"done", id, error, id, error, …}.
 
-local TTL, EARLIER = ARGV[1], tonumber(ARGV[2])
+local TTL, EARLIER, GONE, FIRST = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), 7
 
 local function error_of(reply)
   return type(reply) == 'table' and reply.err
@@ -35,12 +39,23 @@ local function failures_of(mark)
   return failures
 end
 
+-- The messages that a "done" mark of a part speaks of; nil where it speaks of its whole claim.
+local function members_of(mark)
+  local list = mark:match('\n= ([%d,]*)')
+  if not list then return nil end
+  local members = {}
+  for id in each(list) do members[id] = true end
+  return members
+end
+
 -- 1. What became of this claim?
 local own = redis.pcall('GET', KEYS[1])
 if error_of(own) then return {'refused', own.err} end
 if own == 'revoked' then return {'revoked'} end
 local before = failures_of(own)
 if before then
+  -- A write: since Redis 8, WAIT confirms at once where its own connection has written nothing.
+  redis.pcall('EXPIRE', KEYS[1], TTL)
   local answer = {'done'}
   for id, reason in pairs(before) do
     answer[#answer + 1] = id
@@ -57,8 +72,9 @@ for i = 1, EARLIER do
   if error_of(mark) then return {'refused', mark.err} end
   local failures = failures_of(mark)
   if failures then
-    for id in each(ARGV[5 + i]) do
-      if not failures[id] then delivered[id] = true end
+    local members = members_of(mark)
+    for id in each(ARGV[FIRST + i]) do
+      if not failures[id] and (not members or members[id]) then delivered[id] = true end
     end
   elseif mark ~= 'revoked' then
     local reply = redis.pcall('SET', key, 'revoked', 'EX', TTL)
@@ -73,19 +89,19 @@ if error_of(opened) then return {'refused', opened.err} end
 
 -- 3. Push the rest. From here on nothing may end the script before its mark is "done".
 local ids, keys, stuck, failed = {}, {}, {}, {}
-for id in each(ARGV[3]) do ids[#ids + 1] = id end
-for key in each(ARGV[5]) do keys[#keys + 1] = key end
+for id in each(ARGV[4]) do ids[#ids + 1] = id end
+for key in each(ARGV[6]) do keys[#keys + 1] = key end
 
 local function fail(id, reason)
   failed[#failed + 1] = id
   failed[#failed + 1] = (reason:gsub('%s+', ' '))
 end
 
-for id in each(ARGV[4]) do
+for id in each(ARGV[5]) do
   if not delivered[id] then fail(id, 'SENDER') end
 end
 
-local at, position, unmet = 6 + EARLIER, 0, false
+local at, position, unmet = FIRST + 1 + EARLIER, 0, false
 while at <= #ARGV do
   local command, members = {}, {}
   for i = at + 1, at + ARGV[at] do command[#command + 1] = ARGV[i] end
@@ -118,7 +134,8 @@ end
 
 local mark = {'done'}
 for i = 1, #failed, 2 do mark[#mark + 1] = failed[i] .. ' ' .. failed[i + 1] end
+if ARGV[7] == 'part' then mark[#mark + 1] = '= ' .. ARGV[4] end
 redis.call('SET', KEYS[1], table.concat(mark, '\n'), 'EX', TTL)
-for i = EARLIER + 2, #KEYS do redis.pcall('DEL', KEYS[i]) end
+for i = EARLIER + 2, EARLIER + 1 + GONE do redis.pcall('DEL', KEYS[i]) end
 table.insert(failed, 1, 'done')
 return failed

@@ -13,37 +13,74 @@ same batch stayed without one, a refusal of the next call does not tell what bec
 
 from __future__ import annotations
 
-import hashlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import ClassVar, Final
-from uuid import UUID
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol
 
-from redis.exceptions import NoScriptError
+import redis
+from pydantic import Field
 
-from sinks.base import DELIVERED, Batch, ClaimRevoked, Message, Outcome, Sink, SinkConfig, SinkOptions, SinkUnavailable
-from sinks.redis_connection import Argument, RedisConnection, RedisUrl, bulks
-from sinks.redis_errors import describe
+from sinks.base import DELIVERED, Batch, Message, Outcome, Sink, SinkConfig, SinkOptions, SinkUnavailable
+from sinks.redis_connection import RedisConnection
 from sinks.redis_plan import Plan, Push
-
-SCRIPT: Final = Path(__file__).with_name("redis_fence.lua").read_bytes()
-SHA: Final = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest()
-
-MARK_SECONDS: Final = 7 * 24 * 3600
-"""How long a mark lives that nobody deletes: longer than a stalled sender could stay asleep."""
-
-
-def mark_key(token: UUID) -> str:
-    """The key of a claim's mark."""
-    return f"outbox-relay:mark:{token.hex}"
+from sinks.redis_pool import pool_at
+from sinks.redis_script import Replicas, ask
+from sinks.redis_server import LARGEST_ARGUMENT, eviction_policy, is_cluster_node, largest_argument, warn_of_eviction
+from sinks.redis_slots import SlotFence
+from sinks.redis_url import RedisUrl, parse
 
 
 class RedisOptions(SinkOptions):
     """Configuration keys of every sink that writes to Redis."""
 
     url: RedisUrl
-    """`redis://`, `rediss://` (TLS) or `unix://`."""
+    """One server, Sentinel or a cluster: `redis_url.py` has the forms."""
+    wait_replicas: int = Field(default=0, ge=0)
+    """How many replicas must confirm a batch before it counts as delivered (`WAIT`)."""
+
+
+class Fence(Protocol):
+    """What pushes batches."""
+
+    @property
+    def largest_argument(self) -> int:
+        """Bytes; as the server said when it was opened."""
+
+    def open(self) -> None: ...
+
+    def push(self, batch: Batch, plan: Plan) -> dict[int, Outcome]:
+        """The outcomes of the messages that are not delivered, by id. Raises as `Sink.send` does."""
+
+    def close(self) -> None: ...
+
+
+class ServerFence:
+    """The whole batch is one call to one server."""
+
+    def __init__(self, connection: RedisConnection, replicas: Replicas | None, cluster_refusal: str) -> None:
+        self.connection = connection
+        self.largest_argument = LARGEST_ARGUMENT
+        self._replicas = replicas
+        self._cluster_refusal = cluster_refusal
+
+    def open(self) -> None:
+        self.connection.open()
+        client = redis.Redis(connection_pool=self.connection.pool)
+        if is_cluster_node(client):
+            raise SinkUnavailable(self._cluster_refusal, unknown=False)
+        warn_of_eviction(eviction_policy(client))
+        self.largest_argument = largest_argument(client)
+
+    def push(self, batch: Batch, plan: Plan) -> dict[int, Outcome]:
+        try:
+            failures = ask(self.connection.call, batch, plan.whole(), settled=batch.settled, replicas=self._replicas)
+        except SinkUnavailable:
+            self.connection.drop()
+            raise
+        return {message_id: plan.outcome(message_id, error) for message_id, error in failures.items()}
+
+    def close(self) -> None:
+        self.connection.drop()
 
 
 class RedisSink(Sink):
@@ -51,6 +88,7 @@ class RedisSink(Sink):
 
     Options: ClassVar[type[SinkOptions]] = RedisOptions
     fenced = True
+    cluster_refusal: ClassVar[str] = "a node of a Redis Cluster: its URL begins with redis+cluster://"
 
     def __init__(self, config: SinkConfig) -> None:
         """
@@ -58,68 +96,31 @@ class RedisSink(Sink):
             ValueError: redis-py does not know an option of `client`.
         """
         super().__init__(config)
-        self.redis = RedisConnection(config.options.url, config)
+        options: RedisOptions = config.options
+        count = options.wait_replicas
+        replicas = Replicas(count, int(config.send_timeout * 500)) if count else None
+        place = parse(options.url)
+        self.fence: Fence = (
+            SlotFence(place, config, replicas)
+            if place.kind == "cluster"
+            else ServerFence(RedisConnection(pool_at(place, config)), replicas, self.cluster_refusal)
+        )
 
     @abstractmethod
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         """What makes the pushes of this batch; it raises `Unsendable` or `TemplateError` for a message to reject."""
 
     def open(self) -> None:
-        self.redis.open()
+        self.fence.open()
 
     def close(self) -> None:
-        self.redis.drop()
+        self.fence.close()
 
     def send(self, batch: Batch) -> Sequence[Outcome]:
         if not batch.messages:
             return []
         plan = Plan(batch.messages, self.pusher(batch), ordered=self.config.ordered)
-        failures = self._call(batch, plan)
-        if not failures:
+        outcomes = self.fence.push(batch, plan)
+        if not outcomes:
             return [DELIVERED] * len(batch.messages)
-        return [
-            plan.outcome(message.id, failures[message.id]) if message.id in failures else DELIVERED
-            for message in batch.messages
-        ]
-
-    def _call(self, batch: Batch, plan: Plan) -> dict[int, str]:
-        """The errors of the messages that are not delivered, by id."""
-        arguments = _arguments(batch, plan)
-        try:
-            answer = self.redis.call(_request(["EVALSHA", SHA, *arguments], plan))
-        except NoScriptError:
-            # Known not to have run. EVAL loads it too.
-            answer = self.redis.call(_request(["EVAL", SCRIPT, *arguments], plan))
-        match answer:
-            case [b"revoked"]:
-                raise ClaimRevoked(f"claim {batch.token} is revoked: a later claim holds its messages")
-            case [b"refused", error]:
-                self.redis.drop()
-                raise SinkUnavailable(describe(error.decode(errors="replace")), unknown=False)
-            case [b"done", *listed]:
-                texts = [part.decode(errors="replace") for part in listed]
-                return dict(zip(map(int, texts[::2]), texts[1::2], strict=True))
-            case _:
-                self.redis.drop()
-                raise SinkUnavailable("an answer that is not the script's own", unknown=True)
-
-
-def _arguments(batch: Batch, plan: Plan) -> list[Argument]:
-    """The keys and arguments of the script, up to the commands; `redis_fence.lua` says what they are."""
-    earlier: dict[UUID, list[int]] = {}
-    for message in batch.messages:
-        for token in message.prior_tokens:
-            earlier.setdefault(token, []).append(message.id)
-    keys = [mark_key(token) for token in (batch.token, *earlier, *batch.settled)]
-    held = [_list(ids) for ids in earlier.values()]
-    lists = [_list(plan.ids), _list(plan.refused), _list(plan.key_numbers)]
-    return [len(keys), *keys, MARK_SECONDS, len(earlier), *lists, *held]
-
-
-def _list(numbers: Iterable[int]) -> str:
-    return ",".join(map(str, numbers))
-
-
-def _request(arguments: list[Argument], plan: Plan) -> bytes:
-    count = b"*%d\r\n" % (len(arguments) + plan.arguments)
-    return b"".join([count, bulks(arguments), *plan.packed])
+        return [outcomes.get(message.id, DELIVERED) for message in batch.messages]

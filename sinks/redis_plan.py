@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -74,6 +74,26 @@ def _refusal(error: Exception) -> Outcome:
     return Retry(f"it could not be written: {type(error).__name__}")
 
 
+class Part:
+    """What one call of the script pushes: all of a batch, or in a cluster what goes to one slot."""
+
+    def __init__(self, groups: Sequence[_Group], refused: Sequence[int], key_numbers: Mapping[int, int] | None) -> None:
+        self.ids = [message_id for group in groups for message_id in group.ids]
+        """Of the messages that are pushed, in that order."""
+        self.refused = refused
+        """Of the messages that are not pushed at all."""
+        self.key_numbers = [key_numbers[message_id] for message_id in self.ids] if key_numbers is not None else []
+        """For each of `ids`, a number that stands for its key; 0: none. Empty where order is not asked for."""
+        self.keys = list(dict.fromkeys(group.command.key for group in groups))
+        """Where it pushes to."""
+        self.packed: list[bytes] = []
+        self.arguments = 0
+        for group in groups:
+            count = len(group.ids)
+            self.packed += [group.command.packed, bulk(count), bulk(group.width), *group.packed]
+            self.arguments += group.command.arguments + 2 + count * group.width
+
+
 class Plan:
     """The pushes of one batch, grouped by command; for an ordered sink one by one, in id order."""
 
@@ -82,19 +102,27 @@ class Plan:
         """Messages that are not pushed at all, by id."""
         self._groups: list[_Group] = []
         self._collect(messages, push, ordered)
-        self.ids = [message_id for group in self._groups for message_id in group.ids]
-        """Of the messages that are pushed, in that order."""
-        self.key_numbers = self._number_keys(messages) if ordered else []
-        """For each of `ids`, a number that stands for its key; 0: none. Empty where order is not asked for."""
-        self.packed: list[bytes] = []
-        self.arguments = 0
-        self._pack()
+        self._key_numbers = _numbers(messages) if ordered else None
+
+    def whole(self) -> Part:
+        return Part(self._groups, list(self.refused), self._key_numbers)
+
+    def parts(self, slot_of: Callable[[str], int]) -> dict[int, Part]:
+        """One for each slot that something is pushed to; what is refused is in none."""
+        groups: dict[int, list[_Group]] = {}
+        for group in self._groups:
+            groups.setdefault(slot_of(group.command.key), []).append(group)
+        return {slot: Part(members, [], self._key_numbers) for slot, members in groups.items()}
 
     def outcome(self, message_id: int, error: str) -> Outcome:
         """The outcome of a message that the script lists as failed with `error`."""
         if message_id in self.refused:
             return self.refused[message_id]
-        return outcome_of(error, self._destinations.get(message_id, ""))
+        return outcome_of(error, self.destination(message_id))
+
+    def destination(self, message_id: int) -> str:
+        """Where a message is pushed to."""
+        return self._destinations.get(message_id, "")
 
     @cached_property
     def _destinations(self) -> dict[int, str]:
@@ -123,13 +151,8 @@ class Plan:
             group.ids.append(message.id)
             group.packed.append(packed)
 
-    def _number_keys(self, messages: Sequence[Message]) -> list[int]:
-        keys = {message.id: message.key for message in messages}
-        numbers: dict[str | None, int] = {None: 0}
-        return [numbers.setdefault(keys[message_id], len(numbers)) for message_id in self.ids]
 
-    def _pack(self) -> None:
-        for group in self._groups:
-            count = len(group.ids)
-            self.packed += [group.command.packed, bulk(count), bulk(group.width), *group.packed]
-            self.arguments += group.command.arguments + 2 + count * group.width
+def _numbers(messages: Sequence[Message]) -> dict[int, int]:
+    """For each message's id a number that stands for its key; 0: none."""
+    numbers: dict[str | None, int] = {None: 0}
+    return {message.id: numbers.setdefault(message.key, len(numbers)) for message in messages}

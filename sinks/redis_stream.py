@@ -19,9 +19,11 @@ from pydantic import Field
 
 from sinks.base import Batch, Message, SinkConfig
 from sinks.cloudevents import StructuredOptions, structured
+from sinks.redis_cluster import one_slot_for_each_key
 from sinks.redis_connection import Argument, bulk
 from sinks.redis_fence import RedisOptions, RedisSink
 from sinks.redis_plan import AT_ONCE, Command, Push, Unsendable, check_size
+from sinks.redis_slots import SlotFence
 from sinks.template import Template
 from sinks.wire import header_text, rfc3339
 
@@ -44,16 +46,25 @@ class RedisStreamSink(RedisSink):
 
     def __init__(self, config: SinkConfig) -> None:
         super().__init__(config)
+        if config.ordered and isinstance(self.fence, SlotFence) and not one_slot_for_each_key(self._stream_of):
+            raise ValueError(
+                'on a cluster with order = "key" a stream whose slot depends on nothing but the key, such as '
+                '"orders", "orders:{key}" or "{{orders}}:{kind}"'
+            )
         self._envelope = structured(config)
+
+    def _stream_of(self, message: Message) -> str:
+        options: RedisStreamOptions = self.config.options
+        return options.stream.render(message, self.config.name)
 
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         options: RedisStreamOptions = self.config.options
-        sink, largest = self.config.name, self.redis.largest_argument
+        largest = self.fence.largest_argument
         envelope = self._envelope
         commands: dict[str, Command] = {}
 
         def push(message: Message) -> Push:
-            stream = options.stream.render(message, sink)
+            stream = self._stream_of(message)
             if envelope is not None:
                 message = envelope.wrap(message).as_message(message)
             command = commands.get(stream)

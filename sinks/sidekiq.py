@@ -11,6 +11,7 @@ from sinks.base import Batch, Message
 from sinks.redis_connection import bulk
 from sinks.redis_fence import RedisOptions, RedisSink
 from sinks.redis_plan import Command, Push, check_size
+from sinks.redis_url import SidekiqUrl
 from sinks.sidekiq_job import JobWriter, attributes, scheduled_at
 from sinks.template import Template
 
@@ -24,6 +25,8 @@ def _not_below_zero(retry: Any) -> Any:
 class SidekiqOptions(RedisOptions):
     """Configuration keys of `type = "sidekiq"`."""
 
+    url: SidekiqUrl
+    """One server or Sentinel: Sidekiq's keys are in different slots, so it does not work on a cluster."""
     queue: Template = Template("{header.queue:default}")
     """The queue's name; a `queue` in the message's header `sidekiq` comes first."""
     namespace: str | None = Field(default=None, min_length=1)
@@ -40,11 +43,12 @@ class SidekiqSink(RedisSink):
     """Pushes messages as jobs."""
 
     Options = SidekiqOptions
+    cluster_refusal = "a node of a Redis Cluster, and Sidekiq does not work on one: it needs one server, or Sentinel"
     hand_over_s = 2**31 - 1
 
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         options: SidekiqOptions = self.config.options
-        sink, largest, claimed_us = self.config.name, self.redis.largest_argument, batch.claimed_us
+        sink, largest, claimed_us = self.config.name, self.fence.largest_argument, batch.claimed_us
         prefix = f"{options.namespace}:" if options.namespace else ""
         jobs = JobWriter(claimed_us, options.retry, active_job=options.active_job)
         schedule = Command(f"{prefix}schedule", "ZADD", f"{prefix}schedule", many=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,10 +19,17 @@ BY_HEADER = Template("{header.to:orders}")
 
 
 @contextmanager
-def streams(url: str, *, timeout: float = 5.0, ordered: bool = False, **options: Any) -> Iterator[RedisStreamSink]:
+def streams(
+    url: str,
+    *,
+    timeout: float = 5.0,
+    ordered: bool = False,
+    client: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Iterator[RedisStreamSink]:
     """An open sink for streams."""
     parsed = RedisStreamOptions(url=url, **{"stream": BY_HEADER, **options})
-    sink = RedisStreamSink(SinkConfig("sink", parsed, send_timeout=timeout, ordered=ordered))
+    sink = RedisStreamSink(SinkConfig("sink", parsed, timeout, ordered, client or {}))
     with _opened(sink):
         yield sink
 

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from sinks.base import DELIVERED, SinkConfig, SinkUnavailable
-from sinks.redis_connection import warn_of_eviction
+from sinks.redis_server import warn_of_eviction
 from sinks.redis_stream import RedisStreamOptions, RedisStreamSink
 from sinks.testing import batch, message
 from tests.redis_sinks import jobs, names, payloads, sidekiq, streams

@@ -6,7 +6,8 @@ import pytest
 import redis
 
 from sinks.base import DELIVERED, Batch, ClaimRevoked, Delivered, Hold, Message, SinkUnavailable
-from sinks.redis_fence import MARK_SECONDS, mark_key
+from sinks.redis_fence import ServerFence
+from sinks.redis_script import MARK_SECONDS, mark_key
 from sinks.template import Template
 from sinks.testing import batch, message
 from tests.redis_sinks import jobs, marks, names, payloads, sidekiq, streams
@@ -237,7 +238,8 @@ def test_mark_that_is_none_of_ours_refuses_the_batch(redis_url: str, redis_clien
 
 def test_answer_that_is_not_the_script_s_is_no_answer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with streams(redis_url) as sink:
-        monkeypatch.setattr(sink.redis, "call", lambda packed: b"OK")
+        assert isinstance(sink.fence, ServerFence)
+        monkeypatch.setattr(sink.fence.connection, "call", lambda *requests: [b"OK"])
         with pytest.raises(SinkUnavailable) as caught:
             sink.send(batch([message(1)]))
     assert caught.value.unknown

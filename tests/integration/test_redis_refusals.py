@@ -188,7 +188,7 @@ def test_too_few_replicas() -> None:
 
 
 def test_cluster_without_its_slots() -> None:
-    with run_redis_cluster(nodes=1) as (node,), node.client() as client, streams(node.url) as sink:
+    with run_redis_cluster(nodes=1) as (node,), node.client() as client, streams(node.cluster_url) as sink:
         assert list(sink.send(batch([message(1)]))) == [DELIVERED]
         client.execute_command("CLUSTER", "DELSLOTS", *range(SLOTS))
         assert "CLUSTERDOWN" in refusal(sink)

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +46,11 @@ class RedisServer:
     @property
     def url(self) -> str:
         return f"redis://{LOCALHOST}:{self.port}/0"
+
+    @property
+    def cluster_url(self) -> str:
+        """As a way into the cluster that it is a node of."""
+        return f"redis+cluster://{LOCALHOST}:{self.port}"
 
     def client(self) -> redis.Redis:
         """A client that retries nothing; use it in a `with` block, so that it is closed."""
@@ -111,11 +116,16 @@ def _answers(port: int) -> bool:
 
 
 @contextmanager
-def run_redis_cluster(version: str = DEFAULT_VERSION, nodes: int = 3) -> Iterator[list[RedisServer]]:
-    """A cluster of primaries without replicas, that share the slots evenly."""
+def run_redis_cluster(
+    version: str = DEFAULT_VERSION, nodes: int = 3, *, told: Callable[[int], int] = lambda port: port
+) -> Iterator[list[RedisServer]]:
+    """A cluster of primaries without replicas, that share the slots evenly.
+
+    Args:
+        told: from a node's own port the one at which it tells clients to find it, such as a proxy's.
+    """
     with ExitStack() as stack:
-        options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]
-        servers = [stack.enter_context(run_redis(version, *options, port=_free_cluster_port())) for _ in range(nodes)]
+        servers = [stack.enter_context(_run_node(version, _free_cluster_port(), told)) for _ in range(nodes)]
         clients = [stack.enter_context(server.client()) for server in servers]
         for number, client in enumerate(clients):
             slots = range(SLOTS * number // nodes, SLOTS * (number + 1) // nodes)
@@ -124,6 +134,11 @@ def run_redis_cluster(version: str = DEFAULT_VERSION, nodes: int = 3) -> Iterato
             client.execute_command("CLUSTER", "MEET", LOCALHOST, servers[0].port)
         wait_until(lambda: all(_knows_all(client, nodes) for client in clients), what="the cluster being up")
         yield servers
+
+
+def _run_node(version: str, port: int, told: Callable[[int], int]) -> AbstractContextManager[RedisServer]:
+    ports = ["--cluster-announce-port", str(told(port)), "--cluster-announce-bus-port", str(port + 10_000)]
+    return run_redis(version, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", *ports, port=port)
 
 
 def _free_cluster_port() -> int:
