@@ -246,7 +246,7 @@ def test_slot_that_moves_is_waited_for_and_followed(cluster: Cluster) -> None:
         for number, (source, target) in enumerate([(0, 1), (1, 0)], 1):
             cluster.begin_to_move(slot_of(moving), source, target)
             assert names(sink.send(claims[number])) == ["Hold", "Delivered"]
-            with pytest.raises(SinkUnavailable, match="ASK|TRYAGAIN") as caught:
+            with pytest.raises(SinkUnavailable, match=r"ASK|TRYAGAIN") as caught:
                 sink.send(batch([to(moving, 99)]))
             assert not caught.value.unknown
             cluster.end_to_move(slot_of(moving), source, target)
