@@ -16,8 +16,9 @@ import pytest
 from sinks.base import DELIVERED, Message, SinkConfig
 from sinks.kafka import KafkaOptions, KafkaSink
 from sinks.testing import batch
-from tests.servers.debezium import Routed, capturing, consumed
+from tests.servers.debezium import JARS, Routed, capturing, consumed
 from tests.servers.kafka import mock_cluster
+from tests.servers.packages import maven_jars
 from tests.servers.postgres import migrate, new_cluster
 
 pytestmark = pytest.mark.full
@@ -90,6 +91,7 @@ MESSAGES = """
 @pytest.fixture(scope="module")
 def logical_postgres() -> Iterator[str]:
     """URL of a database with the relay's schema, on a server that Debezium can stream from."""
+    maven_jars(*JARS)  # here, where a download may take its time
     with new_cluster() as cluster, cluster.run(wal_level="logical"):
         migrate(cluster.url())
         yield cluster.url()
