@@ -14,9 +14,10 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from tests.servers.base import ServerUnavailable, cache_dir, locked
+from tests.servers.base import ServerUnavailable, cache_dir
 from tests.servers.debian import chrooted, debian_root
-from tests.servers.packages import apt_install, maven_jars, run_quietly
+from tests.servers.node import npm_package
+from tests.servers.packages import apt_install, maven_jars
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "writing.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -95,14 +96,8 @@ def test_python(conn: psycopg.Connection, relay_database_url: str, tmp_path: Pat
 @pytest.mark.timeout(900)  # the first time it downloads and compiles
 @pytest.mark.parametrize("text", examples("js"))
 def test_node(conn: psycopg.Connection, relay_database_url: str, tmp_path: Path, text: str) -> None:
-    if not shutil.which("npm"):
-        apt_install("nodejs", "npm")
-    folder = cache_dir() / "node"
-    with locked("node"):
-        if not (folder / "node_modules" / "pg").is_dir():
-            run_quietly("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", folder, "pg@8")
     (tmp_path / "example.js").write_text(text)
-    environment = {"DATABASE_URL": relay_database_url, "NODE_PATH": str(folder / "node_modules")}
+    environment = {"DATABASE_URL": relay_database_url, "NODE_PATH": str(npm_package("pg", "8"))}
     run("node", "example.js", cwd=tmp_path, **environment)
     check(conn)
 
