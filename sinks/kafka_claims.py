@@ -7,7 +7,7 @@ made, so that a look-up starts there and reads no more than what was sent since.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
@@ -66,69 +66,62 @@ class Claims:
         return Record(self.topic, value, token.bytes, time_ms, [], len(value) + 128, partition)
 
     def find(self, tokens: Collection[UUID], patience: Patience, *, wait: bool = True) -> dict[UUID, Mark]:
-        """The marks of those tokens that have one.
+        """The committed marks of those tokens that have one.
 
         Args:
-            wait: for transactions that are open now, else marks behind the first record of one are not found.
+            wait: where a token has a mark, and a transaction that was open before it still is, for the end of that one.
+                Else the mark counts as not committed.
 
         Raises:
             SinkUnavailable: no answer in time.
         """
+        groups: dict[int, list[UUID]] = {}
+        for token in tokens:
+            groups.setdefault(self._partition(token), []).append(token)
+        marks: dict[UUID, Mark] = {}
         try:
-            with self._consumer("read_uncommitted" if wait else "read_committed") as consumer:
-                ends = self._ends(consumer, {self._partition(token) for token in tokens}, patience)
-                starts = self._starts(consumer, tokens, patience)
-            with self._consumer("read_committed") as consumer:
-                return dict(self._read(consumer, starts, ends, tokens, patience))
+            for partition, group in groups.items():
+                marks |= self._find(TopicPartition(self.topic, partition), group, patience, wait)
         except KafkaException as error:
             raise SinkUnavailable(f"topic {self.topic}: {describe(error_of(error))}", unknown=False) from error
+        return marks
 
-    def _partition(self, token: UUID) -> int:
-        return int.from_bytes(identity_of(token)[-4:]) % self._partitions
-
-    def _ends(self, consumer: Consumer, partitions: Iterable[int], patience: Patience) -> dict[int, int]:
-        """The offsets up to which to read, of partitions that are not empty."""
-        ends = {}
-        for partition in partitions:
-            seconds = max(0.1, patience.left)
-            low, high = consumer.get_watermark_offsets(TopicPartition(self.topic, partition), timeout=seconds)
-            if high > low:
-                ends[partition] = high
-        return ends
-
-    def _starts(self, consumer: Consumer, tokens: Iterable[UUID], patience: Patience) -> dict[int, int]:
-        """The offsets from which to read: where the oldest token of a partition could be."""
-        oldest: dict[int, int] = {}
-        for token in tokens:
-            partition = self._partition(token)
-            oldest[partition] = min(made_ms(token) or 0, oldest.get(partition, 2**62))
-        times = [TopicPartition(self.topic, partition, time_ms) for partition, time_ms in oldest.items()]
-        found = consumer.offsets_for_times(times, timeout=max(0.1, patience.left))
-        # -1: nothing is as young, so nothing is to be read.
-        return {start.partition: start.offset for start in found if start.offset >= 0}
+    def _find(self, where: TopicPartition, tokens: list[UUID], patience: Patience, wait: bool) -> dict[UUID, Mark]:
+        with self._consumer("read_uncommitted") as consumer:
+            start = _offset_of(consumer, where, min(made_ms(token) or 0 for token in tokens), patience)
+            end = _end(consumer, where, patience)
+            written = [at for at, token, _ in self._read(consumer, where, start, end, patience) if token in tokens]
+        if not written:
+            return {}
+        with self._consumer("read_committed") as consumer:
+            end = written[-1] + 1 if wait else min(written[-1] + 1, _end(consumer, where, patience))
+            found = self._read(consumer, where, written[0], end, patience)
+            return {token: mark for _, token, mark in found if token in tokens}
 
     def _read(
-        self,
-        consumer: Consumer,
-        starts: Mapping[int, int],
-        ends: Mapping[int, int],
-        tokens: Collection[UUID],
-        patience: Patience,
-    ) -> Iterator[tuple[UUID, Mark]]:
-        waiting = {partition: end for partition, end in ends.items() if starts.get(partition, end) < end}
-        consumer.assign([TopicPartition(self.topic, partition, starts[partition]) for partition in waiting])
-        while waiting:
+        self, consumer: Consumer, where: TopicPartition, start: int, end: int, patience: Patience
+    ) -> Iterator[tuple[int, UUID, Mark]]:
+        """Offset, token and mark of the records from `start` to before `end`."""
+        if start < end:
+            consumer.assign([TopicPartition(self.topic, where.partition, start)])
+        position = start
+        while position < end:
             if patience.over:
                 raise SinkUnavailable(f"topic {self.topic}: open transactions did not end in time", unknown=False)
             for message in consumer.consume(1000, timeout=patience.slice()):
-                if message.error():
-                    raise KafkaException(message.error())
-                token = UUID(bytes=bytes(message.key() or b""))
-                if token in tokens:
-                    yield token, Mark.from_text((message.value() or b"").decode())
-            for position in consumer.position([TopicPartition(self.topic, partition) for partition in waiting]):
-                if position.offset >= waiting[position.partition]:
-                    del waiting[position.partition]
+                error = message.error()
+                if error is not None and error.name() == "GROUP_AUTHORIZATION_FAILED":
+                    continue  # no group is used
+                if error is not None:
+                    raise KafkaException(error)
+                if (offset := message.offset() or 0) < end:
+                    yield offset, UUID(bytes=bytes(message.key() or b"")), Mark.from_text(_text(message.value()))
+            # The end of a transaction takes an offset too, and nobody gets to see it.
+            (reached,) = consumer.position([where])
+            position = max(position, reached.offset)
+
+    def _partition(self, token: UUID) -> int:
+        return int.from_bytes(identity_of(token)[-4:]) % self._partitions
 
     def _create(self, patience: Patience) -> None:
         admin = AdminClient(self._options, logger=log)
@@ -156,3 +149,20 @@ class Claims:
             yield consumer
         finally:
             consumer.close()
+
+
+def _offset_of(consumer: Consumer, where: TopicPartition, time_ms: int, patience: Patience) -> int:
+    """Of the first record that is as young."""
+    asked = [TopicPartition(where.topic, where.partition, time_ms)]
+    (found,) = consumer.offsets_for_times(asked, timeout=max(0.1, patience.left))
+    return found.offset if found.offset >= 0 else 2**62
+
+
+def _end(consumer: Consumer, where: TopicPartition, patience: Patience) -> int:
+    """The offset behind the last record that this consumer may see."""
+    end: int = consumer.get_watermark_offsets(where, timeout=max(0.1, patience.left))[1]
+    return end
+
+
+def _text(value: str | bytes | None) -> str:
+    return value if isinstance(value, str) else (value or b"").decode()

@@ -24,10 +24,11 @@ def make(
     ordered: bool = False,
     exactly_once: bool = False,
     timeout: float = 5.0,
+    claims_topic: str = "outbox-relay.claims",
     **options: Any,
 ) -> KafkaSink:
     """A sink that is not opened yet; underscores in further librdkafka options stand for dots."""
-    parsed = KafkaOptions(topic=Template(str(topic)), exactly_once=exactly_once)
+    parsed = KafkaOptions(topic=Template(str(topic)), exactly_once=exactly_once, claims_topic=claims_topic)
     merged = {**client, **{name.replace("_", "."): value for name, value in options.items()}}
     return KafkaSink(SinkConfig("orders", parsed, send_timeout=timeout, ordered=ordered, client=merged))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from confluent_kafka.admin import AclOperation, ResourcePatternType, ResourceType
 
 from sinks.base import DELIVERED, Batch, ClaimRevoked, Message, SinkUnavailable
 from sinks.kafka import KafkaSink
@@ -19,7 +20,7 @@ from sinks.kafka_session import Session
 from sinks.kafka_work import Wave, Work
 from sinks.testing import batch, message
 from tests.kafka_sinks import ids, make, opened
-from tests.servers.kafka import KafkaCluster
+from tests.servers.kafka import KafkaCluster, new_name
 from tests.servers.proxy import Direction
 
 KEEPS_SENDING = """
@@ -50,11 +51,11 @@ def claim(sink: KafkaSink, numbers: range) -> Batch:
 
 
 def test_killed_sender_leaves_no_second_copy_and_no_gap(kafka: KafkaCluster) -> None:
-    for _ in range(6):
+    for _ in range(4):
         topic = kafka.new_topic(partitions=3)
         number, token = killed_while_sending(kafka, topic)
         last = batch([message(number + at, message_id=UUID(int=number + at)) for at in range(10)], token=token)
-        with opened(kafka.client, topic, exactly_once=True) as heir:
+        with opened(kafka.client, topic, exactly_once=True, timeout=20) as heir:
             assert heir.send(again(last)) == [DELIVERED] * 10
         assert sorted(UUID(one).int for one in ids(kafka.read(topic))) == list(range(number + 10))
 
@@ -109,7 +110,7 @@ class Stalled:
         def commit(session: Session, *arguments: object) -> None:
             if threading.current_thread().name.startswith("zombie"):
                 self.there.set()
-                assert self.go.wait(20)
+                assert self.go.wait(30)
             real(session, *arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Session, "commit", commit)
@@ -119,8 +120,8 @@ def test_sender_that_stalls_before_its_commit_is_shut_out(kafka: KafkaCluster, m
     topic = kafka.new_topic(partitions=3)
     stalled = Stalled(monkeypatch)
     with (
-        opened(kafka.client, topic, exactly_once=True) as heir,
-        opened(kafka.client, topic, exactly_once=True) as zombie,
+        opened(kafka.client, topic, exactly_once=True, timeout=20) as heir,
+        opened(kafka.client, topic, exactly_once=True, timeout=20) as zombie,
         ThreadPoolExecutor(1, thread_name_prefix="zombie") as pool,
     ):
         first = claim(zombie, range(100))
@@ -129,10 +130,10 @@ def test_sender_that_stalls_before_its_commit_is_shut_out(kafka: KafkaCluster, m
         assert heir.send(again(first)) == [DELIVERED] * 100
         stalled.go.set()
         with pytest.raises(ClaimRevoked):
-            sending.result(timeout=20)
+            sending.result(timeout=30)
         # It is of use again for other claims.
         second = claim(zombie, range(100, 110))
-        assert pool.submit(zombie.send, second).result(timeout=20) == [DELIVERED] * 10
+        assert pool.submit(zombie.send, second).result(timeout=30) == [DELIVERED] * 10
     found = ids(kafka.read(topic))
     assert len(found) == len(set(found)) == 110
 
@@ -155,7 +156,7 @@ def test_commit_whose_answer_was_lost_is_known_to_the_next_owner(
                 sink.send(one)
         assert raised.value.unknown
         assert sink.send(one) == [DELIVERED] * 5
-    with opened(kafka.client, topic, exactly_once=True) as heir:
+    with opened(kafka.client, topic, exactly_once=True, timeout=20) as heir:
         later = again(one)
         assert heir.send(batch([*later.messages, message(9)], token=heir.new_token())) == [DELIVERED] * 6
     assert len(kafka.read(topic)) == 6
@@ -166,8 +167,8 @@ def test_sender_that_stalls_between_two_commits_is_shut_out(
 ) -> None:
     topic = kafka.new_topic()
     with (
-        opened(kafka.client, topic, exactly_once=True) as heir,
-        opened(kafka.client, topic, exactly_once=True) as zombie,
+        opened(kafka.client, topic, exactly_once=True, timeout=20) as heir,
+        opened(kafka.client, topic, exactly_once=True, timeout=20) as zombie,
         ThreadPoolExecutor(1, thread_name_prefix="zombie") as pool,
     ):
         first = claim(zombie, range(6))
@@ -181,7 +182,7 @@ def test_sender_that_stalls_between_two_commits_is_shut_out(
         assert heir.send(again(first)) == [DELIVERED] * 6
         stalled.go.set()
         with pytest.raises(ClaimRevoked):
-            sending.result(timeout=20)
+            sending.result(timeout=30)
     assert sorted(ids(kafka.read(topic))) == sorted(str(one.message_id) for one in first.messages)
 
 
@@ -199,3 +200,33 @@ def test_what_is_not_committed_is_not_read(kafka: KafkaCluster) -> None:
 def test_only_an_exactly_once_sink_is_fenced(kafka: KafkaCluster) -> None:
     assert not make(kafka.client, "t").fenced
     assert make(kafka.client, "t", exactly_once=True).fenced
+
+
+def test_rights_that_it_needs_are_these(kafka: KafkaCluster) -> None:
+    topic, claims = kafka.new_topic(), kafka.new_topic()
+    user = kafka.client_as("relay")
+    kafka.allow(topic, AclOperation.WRITE)
+    with pytest.raises(SinkUnavailable, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        make(user, topic, exactly_once=True, claims_topic=claims).open()
+    ids_of_sink = ("outbox-relay.orders.", AclOperation.WRITE)
+    kafka.allow(*ids_of_sink, kind=ResourceType.TRANSACTIONAL_ID, pattern=ResourcePatternType.PREFIXED)
+    with pytest.raises(SinkUnavailable, match=claims):
+        make(user, topic, exactly_once=True, claims_topic=claims).open()
+    for operation in (AclOperation.READ, AclOperation.WRITE):
+        kafka.allow(claims, operation)
+    with opened(user, topic, exactly_once=True, claims_topic=claims) as sink:
+        one = claim(sink, range(3))
+        assert sink.send(one) == [DELIVERED] * 3
+    with opened(user, topic, exactly_once=True, claims_topic=claims) as heir:
+        assert heir.send(again(one)) == [DELIVERED] * 3
+    assert len(kafka.read(topic)) == 3
+
+
+def test_topic_of_claims_is_made_with_what_it_needs(kafka: KafkaCluster) -> None:
+    topic, claims = kafka.new_topic(), new_name()
+    with opened(kafka.client, topic, exactly_once=True, claims_topic=claims) as sink:
+        assert sink.send(claim(sink, range(3))) == [DELIVERED] * 3
+    assert kafka.topic_option(claims, "message.timestamp.type") == "CreateTime"
+    assert kafka.topic_option(claims, "retention.ms") == str(7 * 24 * 3600 * 1000)
+    (record,) = kafka.read(claims)
+    assert record.value == b"a"

@@ -6,20 +6,12 @@ import os
 import time
 
 import pytest
-from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from confluent_kafka.admin import AclOperation
 
 from sinks.base import DELIVERED, Hold, Message, Reject, Retry, SinkUnavailable
 from sinks.testing import batch, message
 from tests.kafka_sinks import ids, opened
 from tests.servers.kafka import KafkaCluster, new_name
-
-
-def allow(kafka: KafkaCluster, topic: str, operation: AclOperation, user: str = "relay") -> None:
-    """Let a user do this to a topic."""
-    rule = (operation, AclPermissionType.ALLOW)
-    acl = AclBinding(ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{user}", "*", *rule)
-    admin = kafka.admin()
-    admin.create_acls([acl])[acl].result(timeout=10)
 
 
 def to(topic: str, number: int, **changes: object) -> Message:
@@ -97,9 +89,9 @@ def test_deleted_topic_is_held_and_recovers(kafka: KafkaCluster) -> None:
 @pytest.mark.parametrize("may_see_it", [False, True])
 def test_denied_topic_stops_no_other_and_recovers(kafka: KafkaCluster, may_see_it: bool) -> None:
     topic, secret = kafka.new_topic(), kafka.new_topic()
-    allow(kafka, topic, AclOperation.WRITE)
+    kafka.allow(topic, AclOperation.WRITE)
     if may_see_it:
-        allow(kafka, secret, AclOperation.DESCRIBE)
+        kafka.allow(secret, AclOperation.DESCRIBE)
     mixed = [to(topic if number % 2 else secret, number) for number in range(1, 41)]
     with opened(kafka.client_as("relay")) as sink:
         for _ in range(2):
@@ -109,14 +101,14 @@ def test_denied_topic_stops_no_other_and_recovers(kafka: KafkaCluster, may_see_i
             assert outcomes[::2] == [DELIVERED] * 20
             assert {one.destination for one in outcomes[1::2] if isinstance(one, Hold)} == {secret}
             assert "not authorized" in str(outcomes[1])
-        allow(kafka, secret, AclOperation.WRITE)
+        kafka.allow(secret, AclOperation.WRITE)
         assert set(sink.send(batch(mixed[1::2]))) == {DELIVERED}
     assert len(kafka.read(secret)) == 20
 
 
 def test_limit_that_kafka_does_not_tell(kafka: KafkaCluster) -> None:
     topic = kafka.new_topic(max_message_bytes=50_000)
-    allow(kafka, topic, AclOperation.WRITE)
+    kafka.allow(topic, AclOperation.WRITE)
     with opened(kafka.client_as("relay"), topic) as sink:
         (outcome,) = sink.send(batch([message(1, payload=None, body=os.urandom(90_000))]))
     assert isinstance(outcome, Reject)
@@ -135,7 +127,7 @@ def test_wrong_password_is_said_soon_and_without_it(kafka: KafkaCluster) -> None
 
 def test_no_right_to_write_anywhere_is_the_whole_sink_s_trouble(kafka: KafkaCluster) -> None:
     topic = kafka.new_topic()
-    allow(kafka, topic, AclOperation.DESCRIBE, "stranger")
+    kafka.allow(topic, AclOperation.DESCRIBE, user="stranger")
     with opened(kafka.client_as("stranger"), topic) as sink:
         (outcome,) = sink.send(batch([message(1)]))
     assert isinstance(outcome, Hold)

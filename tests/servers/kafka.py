@@ -14,7 +14,17 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from tests.servers.base import LOCALHOST, Server, ServerUnavailable, free_port, run_server, wait_until
 from tests.servers.packages import apt_install, maven_jars, run_quietly
@@ -59,7 +69,7 @@ class Broker:
         """Run it; it answers when this returns, unless told not to wait."""
         ready = self.answers if wait else lambda: True
         argv = [*java("-Xmx512m", "-XX:TieredStopAtLevel=1"), "kafka.Kafka", str(self.properties)]
-        self.server = self._running.enter_context(run_server(argv, ready=ready, name=f"kafka-{self.node}", timeout=60))
+        self.server = self._running.enter_context(run_server(argv, ready=ready, name=f"kafka-{self.node}", timeout=120))
 
     def stop(self) -> None:
         self._running.close()
@@ -134,11 +144,31 @@ class KafkaCluster:
         admin.delete_topics([name])[name].result(timeout=20)
         wait_until(lambda: name not in admin.list_topics(timeout=5).topics, what=f"the end of topic {name}")
 
+    def topic_option(self, name: str, option: str) -> str | None:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        admin = self.admin()
+        value: str | None = admin.describe_configs([resource])[resource].result(timeout=20)[option].value
+        return value
+
     def alter_topic(self, name: str, **config: str | int) -> None:
         entries = [ConfigEntry(option.replace("_", "."), str(value)) for option, value in config.items()]
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         admin = self.admin()
         admin.incremental_alter_configs([resource])[resource].result(timeout=20)
+
+    def allow(
+        self,
+        name: str,
+        operation: AclOperation,
+        *,
+        user: str = "relay",
+        kind: ResourceType = ResourceType.TOPIC,
+        pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+    ) -> None:
+        """Let one of `USERS` do this to a topic, or to whatever `kind` says."""
+        acl = AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+        admin = self.admin()
+        admin.create_acls([acl])[acl].result(timeout=20)
 
     def leader(self, topic: str, partition: int = 0) -> Broker:
         found = self.admin().list_topics(topic, timeout=10).topics[topic].partitions[partition].leader
@@ -262,7 +292,7 @@ def new_cluster(brokers: int = 1, **settings: str | int) -> Iterator[KafkaCluste
         for broker in nodes:
             stack.callback(broker.kill)  # nobody needs its data any more
             broker.start(wait=False)
-        wait_until(lambda: all(broker.answers() for broker in nodes), timeout=60, what="Kafka being ready")
+        wait_until(lambda: all(broker.answers() for broker in nodes), timeout=120, what="Kafka being ready")
         yield KafkaCluster(nodes)
 
 
