@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
-
-import psycopg
-from psycopg import pq
-from psycopg.adapt import Buffer, Dumper
 
 from relay.database import us_since_1970
 from sinks.base import Message
@@ -90,22 +85,6 @@ class Verdict:
     """Ordered sinks: stuck keys of which everything that might be sent is done with."""
     trouble: str | None = None
     """Why the whole sink is unwell; None: it is not."""
-
-
-class Places(list[bytes]):
-    """Row places as they came, for `ctid = any(…)`."""
-
-
-class _PlacesDumper(Dumper):
-    format = pq.Format.BINARY
-    oid = 1010  # tid[]
-
-    def dump(self, obj: Any) -> Buffer:
-        head = struct.pack("!iiIii", 1, 0, 27, len(obj), 1)
-        return head + b"".join([b"\x00\x00\x00\x06" + place for place in obj])
-
-
-psycopg.adapters.register_dumper(Places, _PlacesDumper)
 
 
 def message_of(row: Sequence[Any]) -> Message:

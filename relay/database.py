@@ -42,6 +42,8 @@ SESSION_OPTIONS = (
     # A plan that is made while the queue is empty is kept when it is full: it must not be one that reads all of it.
     "-c enable_seqscan=off",
     "-c enable_bitmapscan=off",
+    # Nor one that finds all that waits and sorts it, where an index has the first few in order.
+    "-c enable_sort=off",
     "-c jit=off",
 )
 """Through a pooler none of these can be set; there, nothing is prepared and every plan is made for the moment."""

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from relay.claim import Claim, LostClaim, Places, Verdict, message_of, size_of
+import psycopg
+
+from relay.claim import Claim, LostClaim, Verdict, message_of, size_of
 from relay.database import Database, us_since_1970
+from relay.places import Places, lock_rows
 from relay.scan import Appetite, Scan
 from relay.settings import SinkSettings
 from relay.statements import statement
@@ -82,13 +85,17 @@ class RowClaims:
                 gone = conn.execute(statement("delete_delivered"), {"token": claim.token, "places": places}).rowcount
                 if gone < len(verdict.delivered):
                     ids = [claim.messages[position].id for position in verdict.delivered]
-                    conn.execute(statement("delete_delivered_by_id"), where | {"ids": ids})
+                    moved = {"token": claim.token, "places": self._lock(conn, where, ids)}
+                    conn.execute(statement("delete_delivered"), moved)
             if verdict.retry:
-                conn.execute(statement("settle_retry"), where | retry_params(verdict, self._settings))
+                retry = retry_params(verdict, self._settings)
+                places = self._lock(conn, where, retry["ids"])
+                conn.execute(statement("settle_retry"), where | retry | {"places": places})
             if verdict.dead:
-                conn.execute(statement("settle_dead"), where | dead_params(verdict))
+                dead = dead_params(verdict)
+                conn.execute(statement("settle_dead"), where | dead | {"places": self._lock(conn, where, dead["ids"])})
             for delay, reason, ids in verdict.held:
-                held = {"ids": ids, "delay": delay, "unknown": False, "reason": reason}
+                held = {"delay": delay, "unknown": False, "reason": reason, "places": self._lock(conn, where, ids)}
                 conn.execute(statement("settle_release"), where | held)
                 self._scan.go_back(ids[0])
 
@@ -98,12 +105,16 @@ class RowClaims:
         with self._database.transaction() as conn:
             if conn.execute(statement("end_claim"), where).rowcount == 0:
                 raise LostClaim
-            held = {"ids": claim.ids, "delay": 0.0, "unknown": unknown, "reason": reason}
+            places = self._lock(conn, where, claim.ids)
+            held = {"delay": 0.0, "unknown": unknown, "reason": reason, "places": places}
             conn.execute(statement("settle_release"), where | held)
             self._scan.go_back(claim.messages[0].id)
 
     def close(self) -> None:
         self._database.close()
+
+    def _lock(self, conn: psycopg.Connection[Any], where: dict[str, Any], ids: list[int]) -> Places:
+        return lock_rows(conn, where, ids, [0] * len(ids))
 
     def _where(self, claim: Claim) -> dict[str, Any]:
         return {
@@ -111,7 +122,6 @@ class RowClaims:
             "mark": claim.token,
             "uncounted": 0,
             "sink": claim.sink,
-            "shards": list(claim.shards),
         }
 
 

@@ -14,10 +14,11 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from relay.claim import Claim, LostClaim, Places, Verdict, message_of, size_of
+from relay.claim import Claim, LostClaim, Verdict, message_of, size_of
 from relay.database import Database, us_since_1970
 from relay.edge import Edge
 from relay.order import judge_ordered
+from relay.places import Places, lock_rows
 from relay.rows import dead_params, retry_params
 from relay.scan import Appetite
 from relay.settings import SinkSettings
@@ -75,9 +76,9 @@ class ShardClaims:
             LostClaim: it was lost, and nothing was written.
         """
         try:
-            self._settle(claim, verdict, "delete_delivered_shards")
+            self._settle(claim, verdict, moved=False)
         except _Moved:
-            self._settle(claim, verdict, "delete_delivered_by_id")
+            self._settle(claim, verdict, moved=True)
 
     def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
         """Give all of a claim back. What was not marked needs no write, unless its outcome is unknown. Raises as
@@ -86,7 +87,8 @@ class ShardClaims:
         with self._database.transaction() as conn:
             self._end(conn, claim)
             if unknown:
-                held = {"ids": claim.ids, "delay": 0.0, "unknown": True, "reason": reason}
+                places = lock_rows(conn, where, claim.ids, claim.shard_of)
+                held = {"delay": 0.0, "unknown": True, "reason": reason, "places": places}
                 conn.execute(statement("settle_release"), where | held)
 
     def close(self) -> None:
@@ -181,22 +183,30 @@ class ShardClaims:
             # One of its shards may belong to somebody else; what is left of the claim runs out by itself.
             raise LostClaim
 
-    def _settle(self, claim: Claim, verdict: Verdict, delete: str) -> None:
+    def _settle(self, claim: Claim, verdict: Verdict, *, moved: bool) -> None:
         where = self._where(claim)
+        shard_of = {message.id: shard for shard, message in claim.exhausted}
+        shard_of.update(zip(claim.ids, claim.shard_of, strict=True))
+
+        def lock(ids: list[int]) -> Places:
+            return lock_rows(conn, where, ids, [shard_of[id] for id in ids])
+
         with self._database.transaction() as conn:
             self._end(conn, claim)
             if verdict.delivered:
                 ids = [claim.messages[position].id for position in verdict.delivered]
-                places = Places(claim.places[position] for position in verdict.delivered)
-                gone = conn.execute(statement(delete), where | {"places": places, "ids": ids})
-                if delete == "delete_delivered_shards" and {row[0] for row in gone} != set(ids):
+                places = lock(ids) if moved else Places(claim.places[position] for position in verdict.delivered)
+                gone = conn.execute(statement("delete_delivered_shards"), {"places": places})
+                if not moved and {row[0] for row in gone} != set(ids):
                     raise _Moved
             if verdict.retry:
-                conn.execute(statement("settle_retry"), where | retry_params(verdict, self._settings))
+                retry = retry_params(verdict, self._settings)
+                conn.execute(statement("settle_retry"), where | retry | {"places": lock(retry["ids"])})
             if verdict.dead:
-                conn.execute(statement("settle_dead"), where | dead_params(verdict))
+                dead = dead_params(verdict)
+                conn.execute(statement("settle_dead"), where | dead | {"places": lock(dead["ids"])})
             for delay, reason, held in verdict.held:
-                params = {"ids": held, "delay": delay, "unknown": False, "reason": reason}
+                params = {"delay": delay, "unknown": False, "reason": reason, "places": lock(held)}
                 conn.execute(statement("settle_release"), where | params)
             if verdict.stuck or verdict.waiting:
                 stick(conn, claim.sink, verdict, self._settings)
@@ -209,5 +219,4 @@ class ShardClaims:
             "mark": None,
             "uncounted": 1,
             "sink": claim.sink,
-            "shards": list(claim.shards),
         }

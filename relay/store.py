@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from relay.database import Database
+from relay.places import lock_rows
 from relay.statements import statement
 
 
@@ -35,13 +36,14 @@ class Store:
             if row is None:
                 return None
             token, sink, shard, worker, ids = row
-            where = {"token": token, "sink": sink, "shard": shard, "shards": [shard or 0], "ids": ids}
+            where = {"token": token, "sink": sink, "shard": shard, "mark": token if shard is None else None}
+            where["places"] = lock_rows(conn, where, ids, [shard or 0] * len(ids))
             if shard is None:
                 conn.execute(statement("reap_dead"), where)
-                conn.execute(statement("reap_rows"), where | {"mark": token, "uncounted": 0})
+                conn.execute(statement("reap_rows"), where | {"uncounted": 0})
             else:
                 # A message without attempts left is found when it is claimed: its key must be settled with it.
-                conn.execute(statement("reap_rows"), where | {"mark": None, "uncounted": 1})
+                conn.execute(statement("reap_rows"), where | {"uncounted": 1})
             conn.execute(statement("end_reaped_claim"), where)
         return sink, worker, len(ids)
 

@@ -1,8 +1,7 @@
 -- Messages whose last attempt died with its relay.
 with gone as (
   delete from relay.outbox o
-   where o.sink = %(sink)s and o.shard = any(%(shards)s) and o.run_at is null
-     and o.id = any(%(ids)s) and o.claim_token = %(token)s
+   where o.ctid = any(%(places)s)
      and o.attempts >= coalesce(o.max_attempts, (select s.max_attempts from relay.sinks s where s.name = %(sink)s), 20)
   returning *
 )

@@ -1,8 +1,7 @@
 -- Free exactly the messages of a claim that ran out. Nobody learnt what became of them, so the token is kept.
--- (mark, uncounted: as in settle_retry.sql.)
+-- (places, uncounted: as in settle_retry.sql.)
 update relay.outbox
    set claim_token = null,
        attempts = least(attempts, 2147483646) + %(uncounted)s,
        prior_tokens = array_append(prior_tokens, %(token)s::uuid)
- where sink = %(sink)s and shard = any(%(shards)s) and run_at is null
-   and id = any(%(ids)s) and claim_token is not distinct from %(mark)s
+ where ctid = any(%(places)s)

@@ -1,8 +1,7 @@
--- Give messages up: they leave the queue and wait for a person. (mark, uncounted: as in settle_retry.sql.)
+-- Give messages up: they leave the queue and wait for a person. (places, uncounted: as in settle_retry.sql.)
 with gone as (
   delete from relay.outbox
-   where sink = %(sink)s and shard = any(%(shards)s) and run_at is null
-     and id = any(%(ids)s) and claim_token is not distinct from %(mark)s
+   where ctid = any(%(places)s)
   returning *
 )
 insert into relay.dead (id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
