@@ -83,6 +83,8 @@ class Verdict:
     """Ordered sinks: shard and message that waits for an earlier one of its key."""
     progressed: list[str] = field(default_factory=list)
     """Ordered sinks: stuck keys of which everything that might be sent is done with."""
+    unknown: UUID | None = None
+    """The claim's token, where what is dead or tried again may have been delivered all the same: it is kept."""
     trouble: str | None = None
     """Why the whole sink is unwell; None: it is not."""
 

@@ -11,17 +11,17 @@ Duties of an `Engine`, which one thread runs:
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 from uuid import UUID
 
 import structlog
 
+from relay.answers import checked, tidy, where, why
 from relay.backoff import Backoff
 from relay.circuit import Circuit
 from relay.claim import Claim, LostClaim
-from relay.errors import RelayError
+from relay.errors import DatabaseUnavailable, RelayError
 from relay.leases import Lease, Leases
 from relay.metrics import Metrics
 from relay.rows import RowClaims
@@ -69,6 +69,7 @@ class Engine:
         self._database_backoff = Backoff(0.1, 5.0)
         self._open = False
         self._settled: list[UUID] = []
+        self._unheard: UUID | None = None
         self.claimed = 0
         """How many claims were not empty since the start."""
         self.trouble: str | None = None
@@ -83,7 +84,7 @@ class Engine:
             return self._circuit.wait()
         asked_at = time.monotonic()
         try:
-            claim = self._database(lambda: self._claims.claim(limit, self._sink.new_token()), "claim")
+            claim = self._database(lambda: self._claim(limit), "claim")
         except RelayError:
             return self._database_backoff.next()
         if claim is None:
@@ -95,18 +96,37 @@ class Engine:
         return 0.0
 
     def close(self) -> None:
-        self._sink.close()
+        self._close_sink()
         self._claims.close()
 
     def _open_sink(self) -> bool:
         try:
             self._sink.open()
-        except SinkUnavailable as error:
-            self._sink.close()
-            self._broken(error.reason)
+        except BaseException as error:  # noqa: BLE001 - as in _deliver
+            self._close_sink()
+            self._broken(why(error) if isinstance(error, SinkUnavailable) else f"{why(error)} ({where(error)})")
             return False
         self._open = True
         return True
+
+    def _close_sink(self) -> None:
+        self._open = False
+        try:
+            self._sink.close()
+        except BaseException as error:  # noqa: BLE001 - as in _deliver
+            log.warning("sink did not close", sink=self.name, error=type(error).__name__, where=where(error))
+
+    def _claim(self, limit: int) -> Claim | None:
+        if self._unheard is not None:
+            # The answer to a claim was lost: it may stand, and nobody tried to send what it holds.
+            self._claims.abandon(self._unheard)
+            self._unheard = None
+        token = self._sink.new_token()
+        try:
+            return self._claims.claim(limit, token)
+        except DatabaseUnavailable:
+            self._unheard = token
+            raise
 
     def _deliver(self, claim: Claim, lease: Lease) -> None:
         batch = Batch(
@@ -124,12 +144,12 @@ class Engine:
             self._lost(claim, "the broker knows a later claim")
             return
         except SinkUnavailable as error:
-            self._sink.close()
-            self._open = False
+            self._close_sink()
             self._broken(error.reason)
             self._release(claim, unknown=error.unknown, reason=error.reason)
             return
         except BaseException as error:  # noqa: BLE001 - a sink may raise anything, and no message may stop the relay
+            self._close_sink()
             self._crashed(claim, error)
             return
         self._metrics.sent(self.name, time.monotonic() - started)
@@ -148,7 +168,7 @@ class Engine:
                 if not self._open:
                     self._sink.open()
                     self._open = True
-                outcomes = self._sink.send(batch)
+                outcomes = checked(self._sink.send(batch))
             except SinkUnavailable as error:
                 certain = certain and not error.unknown
                 if certain or not self._sink.fenced:
@@ -156,8 +176,7 @@ class Engine:
                 # The broker can say later what became of it, as long as nobody else asks under another token.
                 if lease.lost() or self._stopping.is_set() or time.monotonic() > ask_until:
                     raise SinkUnavailable(error.reason, unknown=True) from error
-                self._sink.close()
-                self._open = False
+                self._close_sink()
                 self._broken(error.reason)
                 self._stopping.wait(backoff.next())
                 continue
@@ -186,18 +205,16 @@ class Engine:
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sink.fenced
-        if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=reason)):
+        if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
             self._lost(claim, "it was gone at the release")
 
     def _crashed(self, claim: Claim, error: BaseException) -> None:
         """A sink raised what it should not. Who is guilty is known only once a message is claimed alone."""
-        reason = f"{type(error).__name__} in the sink"
-        # Where it happened, but not its text: that may quote a payload.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{place.filename}:{place.lineno}"
-        log.error("sink failed", sink=self.name, count=len(claim.messages), error=type(error).__name__, where=where)
+        reason, place = why(error), where(error)
+        log.error("sink failed", sink=self.name, count=len(claim.messages), error=type(error).__name__, where=place)
         if len(claim.messages) == 1:
             verdict = self._claims.judge(claim, [Retry(reason)])
+            verdict.unknown = claim.token
             self._insist(lambda: self._claims.settle(claim, verdict))
         else:
             self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason))
@@ -235,8 +252,8 @@ class Engine:
 
     def _broken(self, reason: str) -> None:
         # At a stop a sink may hold back what it did not begin; nobody will probe it any more.
-        if self._circuit.failed(reason) and not self._stopping.is_set():
-            log.warning("sink is unwell", sink=self.name, reason=reason)
+        if self._circuit.failed(tidy(reason)) and not self._stopping.is_set():
+            log.warning("sink is unwell", sink=self.name, reason=tidy(reason))
 
     def _lost(self, claim: Claim, how: str) -> None:
         self._metrics.lost(self.name)

@@ -54,8 +54,9 @@ class Heartbeat:
             return
         self._failing = False
         for lease in leases:
-            if ours[lease.claim.token] == len(lease.claim.shards):
-                lease.renewed(asked_at)
-            else:
+            shards = ours.get(lease.claim.token, [])
+            if len(shards) < len(lease.claim.shards):
                 # Settled a moment ago, or taken away, be it one shard of many: nothing of it may be sent any more.
                 lease.lose()
+            elif all(shards):
+                lease.renewed(asked_at)

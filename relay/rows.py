@@ -66,6 +66,18 @@ class RowClaims:
             size=size,
         )
 
+    def abandon(self, token: UUID) -> None:
+        """Give back uncounted what a claim holds of which nobody heard, if there is one."""
+        with self._database.transaction() as conn:
+            row = conn.execute(statement("lock_claim"), {"token": token}).fetchone()
+            if row is None:
+                return
+            where = {"token": token, "mark": token, "uncounted": 0, "sink": self._settings.name}
+            conn.execute(statement("end_claim"), where)
+            held = {"places": self._lock(conn, where, row[0]), "delay": 0.0, "unknown": False, "reason": None}
+            conn.execute(statement("settle_release"), where | held)
+            self._scan.go_back(min(row[0]))
+
     def judge(self, claim: Claim, outcomes: Sequence[Outcome]) -> Verdict:
         """What to write back for what the sink said."""
         return judge(claim, outcomes, self._settings.max_attempts, self._destinations)
@@ -76,17 +88,12 @@ class RowClaims:
         Raises:
             LostClaim: it was lost, and nothing was written.
         """
-        where = self._where(claim)
+        where = self._where(claim) | {"kept": verdict.unknown}
         with self._database.transaction() as conn:
             if conn.execute(statement("end_claim"), where).rowcount == 0:
                 raise LostClaim
             if verdict.delivered:
-                places = Places(claim.places[position] for position in verdict.delivered)
-                gone = conn.execute(statement("delete_delivered"), {"token": claim.token, "places": places}).rowcount
-                if gone < len(verdict.delivered):
-                    ids = [claim.messages[position].id for position in verdict.delivered]
-                    moved = {"token": claim.token, "places": self._lock(conn, where, ids)}
-                    conn.execute(statement("delete_delivered"), moved)
+                self._delete(conn, claim, verdict.delivered, where)
             if verdict.retry:
                 retry = retry_params(verdict, self._settings)
                 places = self._lock(conn, where, retry["ids"])
@@ -115,6 +122,18 @@ class RowClaims:
 
     def _lock(self, conn: psycopg.Connection[Any], where: dict[str, Any], ids: list[int]) -> Places:
         return lock_rows(conn, where, ids, [0] * len(ids))
+
+    def _delete(
+        self, conn: psycopg.Connection[Any], claim: Claim, delivered: Sequence[int], where: dict[str, Any]
+    ) -> None:
+        if len(delivered) == len(claim.messages):
+            # Rows may have been moved meanwhile (VACUUM FULL), be it to each other's places: all of them go.
+            params = {"token": claim.token, "places": Places(claim.places)}
+            if conn.execute(statement("delete_delivered"), params).rowcount == len(delivered):
+                return
+        ids = [claim.messages[position].id for position in delivered]
+        params = {"token": claim.token, "places": self._lock(conn, where, ids)}
+        conn.execute(statement("delete_delivered"), params)
 
     def _where(self, claim: Claim) -> dict[str, Any]:
         return {

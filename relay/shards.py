@@ -65,6 +65,10 @@ class ShardClaims:
         self._adapt(len(shards), limit, rows)
         return claim
 
+    def abandon(self, token: UUID) -> None:
+        """Give back what a claim holds of which nobody heard, if there is one. Nothing is marked, nothing counted."""
+        self._database.run(statement("end_claim"), {"token": token})
+
     def judge(self, claim: Claim, outcomes: Sequence[Outcome]) -> Verdict:
         """What to write back for what the sink said."""
         return judge_ordered(claim, outcomes, self._settings, self._destinations)
@@ -184,7 +188,7 @@ class ShardClaims:
             raise LostClaim
 
     def _settle(self, claim: Claim, verdict: Verdict, *, moved: bool) -> None:
-        where = self._where(claim)
+        where = self._where(claim) | {"kept": verdict.unknown}
         shard_of = {message.id: shard for shard, message in claim.exhausted}
         shard_of.update(zip(claim.ids, claim.shard_of, strict=True))
 

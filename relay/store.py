@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
@@ -24,10 +24,13 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def extend_claims(self, tokens: Sequence[UUID], lease: float) -> Counter[UUID]:
-        """Renew leases; return the tokens that are still ours, and how many shards each has left (rows: 1)."""
-        rows = self.database.query(statement("extend_claims"), {"tokens": list(tokens), "lease": lease})
-        return Counter(row[0] for row in rows)
+    def extend_claims(self, tokens: Sequence[UUID], lease: float) -> Mapping[UUID, list[bool]]:
+        """Renew leases; return the tokens that are still there, and for each of its shards (rows: one) whether it was
+        renewed: what is locked is not."""
+        found: defaultdict[UUID, list[bool]] = defaultdict(list)
+        for token, renewed in self.database.query(statement("extend_claims"), {"tokens": list(tokens), "lease": lease}):
+            found[token].append(renewed)
+        return found
 
     def reap(self) -> tuple[str, str, int] | None:
         """Free the messages of one expired claim; return its sink, its worker and how many, or None."""

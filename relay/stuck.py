@@ -29,6 +29,7 @@ def stick(conn: psycopg.Connection[Any], sink: str, verdict: Verdict, settings: 
         "ids": [key.first for key in heads] + [message.id for _, message in verdict.waiting],
         "counts": [int(key.counted) for key in heads] + [0] * len(verdict.waiting),
         "reasons": [key.reason for key in heads] + [None] * len(verdict.waiting),
+        "kept": [verdict.unknown] * len(heads) + [None] * len(verdict.waiting),
     }
     if waiting["ids"]:
         conn.execute(statement("wait_messages"), waiting)

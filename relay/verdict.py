@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -17,15 +18,21 @@ class Destinations:
     """The circuits of a sink's single destinations: how long what goes to each one waits."""
 
     def __init__(self) -> None:
-        self._unwell: dict[str, Backoff] = {}
+        self._unwell: dict[str, tuple[Backoff, float]] = {}
 
     def delays(self, outcomes: Sequence[Outcome]) -> dict[str, float]:
         """Count a failure of every destination that one batch found unwell; seconds to wait for each."""
         names = {outcome.destination for outcome in outcomes if isinstance(outcome, Hold) and outcome.destination}
-        if not names:
-            # What was delivered says nothing of which destination it went to, so a clean batch clears them all.
-            self._unwell.clear()
-        return {name: self._unwell.setdefault(name, Backoff(FIRST_HOLD_S, LONGEST_HOLD_S)).next() for name in names}
+        # What is delivered does not say where to. So one that is well again is known by this: nothing is held for it
+        # any more, although what was held must have come back.
+        now = time.monotonic()
+        self._unwell = {name: known for name, known in self._unwell.items() if now < known[1]}
+        delays = {}
+        for name in names:
+            backoff, _ = self._unwell.get(name) or (Backoff(FIRST_HOLD_S, LONGEST_HOLD_S), now)
+            delays[name] = backoff.next()
+            self._unwell[name] = (backoff, now + delays[name] + LONGEST_HOLD_S)
+        return delays
 
 
 def judge(claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinations: Destinations) -> Verdict:

@@ -14,7 +14,10 @@ with marked as (
                                   coalesce(octet_length(f.body),
                                            case when pg_column_compression(f.payload) is null
                                                 then pg_column_size(f.payload)
-                                                else octet_length(f.payload::text) end) as bytes,
+                                                else octet_length(f.payload::text) end)
+                            + case when f.headers is null then 0
+                                   when pg_column_compression(f.headers) is null then pg_column_size(f.headers)
+                                   else octet_length(f.headers::text) end as bytes,
                                   cardinality(f.prior_tokens) >= 2 as suspect
                              from relay.outbox f
                             where f.sink = %(sink)s and f.shard = 0 and f.run_at is null

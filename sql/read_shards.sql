@@ -18,19 +18,22 @@ select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
                                 coalesce(octet_length(o.body),
                                          case when pg_column_compression(o.payload) is null
                                               then pg_column_size(o.payload)
-                                              else octet_length(o.payload::text) end) as bytes,
+                                              else octet_length(o.payload::text) end)
+                                + case when o.headers is null then 0
+                                       when pg_column_compression(o.headers) is null then pg_column_size(o.headers)
+                                       else octet_length(o.headers::text) end as bytes,
                                 cardinality(o.prior_tokens) >= 2 as suspect
                            from unnest(%(shards)s::smallint[], %(edges)s::bigint[]) with ordinality
                                 as slice (shard, edge, nth)
                           cross join lateral (
-                                (select r.ctid as place, r.id, r.payload, r.body, r.prior_tokens
+                                (select r.ctid as place, r.id, r.payload, r.body, r.headers, r.prior_tokens
                                    from relay.outbox r
                                   where r.sink = %(sink)s and r.shard = slice.shard and r.run_at is null
                                     and r.id > slice.edge
                                   order by r.id
                                   limit %(each)s)
                                 union all
-                                (select r.ctid as place, r.id, r.payload, r.body, r.prior_tokens
+                                (select r.ctid as place, r.id, r.payload, r.body, r.headers, r.prior_tokens
                                    from relay.outbox r
                                   where r.sink = %(sink)s and r.shard = slice.shard and r.run_at is null
                                     and r.due_at is not null and r.id <= slice.edge

@@ -1,4 +1,5 @@
--- Give messages up: they leave the queue and wait for a person. (places, uncounted: as in settle_retry.sql.)
+-- Give messages up: they leave the queue and wait for a person. (places, uncounted, kept: as in settle_retry.sql.) An id
+-- can come again, after a fail-over to a logical replica: that message gets a new one here.
 with gone as (
   delete from relay.outbox
    where ctid = any(%(places)s)
@@ -6,7 +7,10 @@ with gone as (
 )
 insert into relay.dead (id, sink, shard, kind, key, payload, body, headers, message_id, attempts, max_attempts,
                         dedupe_key, prior_tokens, error, past_errors, created_at)
-select id, sink, shard, kind, key, payload, body, headers, message_id,
+select coalesce((select nextval('relay.outbox_id_seq') from relay.dead d where d.id = gone.id), id),
+       sink, shard, kind, key, payload, body, headers, message_id,
        least(attempts, 2147483646) + %(uncounted)s, max_attempts,
-       dedupe_key, prior_tokens, (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], past_errors, created_at
+       dedupe_key,
+       case when %(kept)s::uuid is null then prior_tokens else array_append(prior_tokens, %(kept)s::uuid) end,
+       (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], past_errors, created_at
   from gone

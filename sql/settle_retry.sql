@@ -1,5 +1,6 @@
 -- Put failed messages back: exponential backoff with full jitter. The exponent is capped before the power is taken.
 -- The attempt of messages of claimed shards is counted here (uncounted = 1). (places: from lock_rows.sql.)
+-- Where they may have been delivered all the same, the claim's token is kept.
 update relay.outbox
    set claim_token = null,
        attempts = least(attempts, 2147483646) + %(uncounted)s,
@@ -7,5 +8,7 @@ update relay.outbox
          greatest((%(afters)s::float8[])[array_position(%(ids)s::bigint[], id)],
                   random() * least(%(max)s::float8,
                                    %(base)s::float8 * power(2, greatest(least(attempts + %(uncounted)s - 1, 60), 0))))),
+       prior_tokens = case when %(kept)s::uuid is null then prior_tokens
+                           else array_append(prior_tokens, %(kept)s::uuid) end,
        last_error = (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)]
  where ctid = any(%(places)s)

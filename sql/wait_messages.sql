@@ -2,6 +2,9 @@
 update relay.outbox
    set run_at = 'infinity',
        attempts = least(attempts, 2147483646) + (%(counts)s::integer[])[array_position(%(ids)s::bigint[], id)],
+       prior_tokens = case when (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)] is null then prior_tokens
+                           else array_append(prior_tokens, (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)])
+                      end,
        last_error = coalesce((%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], last_error)
  where ctid = any(array(
          select found.place

@@ -417,6 +417,21 @@ $$;
 create trigger wake after insert on relay.outbox for each statement execute function relay.wake();
 
 
+-- Who moves a claimed message by hand, to another time or sink, takes it out of its claim: the settle of that claim
+-- does not find it any more, and nothing else would ever look for it.
+create function relay.unclaim() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp
+as $$
+begin
+  new.prior_tokens := array_append(new.prior_tokens, new.claim_token);
+  new.claim_token := null;
+  return new;
+end
+$$;
+create trigger unclaim before update of sink, shard, run_at on relay.outbox
+  for each row when (new.claim_token is not null) execute function relay.unclaim();
+
+
 -- For applications: any language that can call a function.
 create function relay.publish(kind text, payload json, key text default null, headers jsonb default null,
                               message_id uuid default null, sink text default null)

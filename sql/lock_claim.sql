@@ -1,0 +1,1 @@
+select ids from relay.claims where token = %(token)s for update
