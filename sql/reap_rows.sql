@@ -2,6 +2,6 @@
 -- (places, uncounted: as in settle_retry.sql.)
 update relay.outbox
    set claim_token = null,
-       attempts = least(attempts, 2147483646) + %(uncounted)s,
+       attempts = least(attempts, 2147483647 - %(uncounted)s) + %(uncounted)s,
        prior_tokens = array_append(prior_tokens, %(token)s::uuid)
  where ctid = any(%(places)s)
