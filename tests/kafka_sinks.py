@@ -23,7 +23,7 @@ def make(
     *,
     ordered: bool = False,
     exactly_once: bool = False,
-    timeout: float = 5.0,
+    timeout: float = 10.0,
     claims_topic: str = "outbox-relay.claims",
     **options: Any,
 ) -> KafkaSink:

@@ -11,7 +11,7 @@ from sinks.base import DELIVERED, Reject
 from sinks.testing import CREATED_US, batch, message
 from tests.kafka_sinks import assert_in_order, ids, opened
 from tests.servers import kafka as server
-from tests.servers.kafka import KafkaCluster, java_source
+from tests.servers.kafka import KafkaCluster, java_source, mock_cluster
 
 KEYS = ["42", "", "a", "order-1", "zoë 😀", "k" * 1000, *(f"customer-{number}" for number in range(100))]
 
@@ -75,3 +75,10 @@ def test_keys_keep_their_order_over_twelve_partitions(kafka: KafkaCluster, exact
     assert len(records) == 3000
     assert len({record.partition for record in records}) == 12
     assert_in_order(records, messages)
+
+
+def test_librdkafka_s_mock_brokers_will_do_for_a_demonstration() -> None:
+    with mock_cluster() as bootstrap, opened({"bootstrap.servers": bootstrap}, ordered=True) as sink:
+        messages = [message(number, key="k", headers={"topic": f"t-{number % 3}"}) for number in range(30)]
+        assert sink.send(batch(messages)) == [DELIVERED] * 30
+        assert len(KafkaCluster([], bootstrap).read("t-0", "t-1", "t-2")) == 30

@@ -96,10 +96,12 @@ class KafkaCluster:
     """Some brokers and what a test asks of them."""
 
     brokers: list[Broker]
+    elsewhere: str = ""
+    """Bootstrap servers of a cluster that somebody else runs."""
 
     @property
     def bootstrap(self) -> str:
-        return ",".join(f"{LOCALHOST}:{broker.port}" for broker in self.brokers)
+        return self.elsewhere or ",".join(f"{LOCALHOST}:{broker.port}" for broker in self.brokers)
 
     @property
     def client(self) -> dict[str, str]:
