@@ -41,13 +41,23 @@ class _AnyHeaders(dict[str, Any]):
         return f"{{{self._text}}}{name}"
 
 
-def one_slot_for_each_key(name: Callable[[Message], str]) -> bool:
-    """Whether what `name` calls messages of the same key is always in one slot.
+def one_slot(name: Callable[[Message], str], *, of_key: bool) -> bool:
+    """Whether what `name` calls messages is always in one slot; `of_key`: whether it is for messages of the same key.
 
-    Tried out, with messages that have nothing but their key in common.
+    Tried out, with messages that have nothing in common, or nothing but their key.
     """
     probes = [
-        Message(number, f"{{{number}}}", "key", b"", None, _AnyHeaders(str(number)), UUID(int=number), 1, number)
+        Message(
+            id=number,
+            kind=f"{{{number}}}",
+            key="key" if of_key else f"key-{number}",
+            payload=b"",
+            body=None,
+            headers=_AnyHeaders(str(number)),
+            message_id=UUID(int=number),
+            attempts=1,
+            created_us=number,
+        )
         for number in range(1, 5)
     ]
     return len({slot_of(name(probe)) for probe in probes}) == 1
@@ -117,6 +127,11 @@ class Cluster:
         """The node that serves a slot, as far as is known."""
         return self._owners.get(slot)
 
+    @property
+    def nodes(self) -> set[Address]:
+        """The nodes that serve slots."""
+        return set(self._owners.values())
+
     def call(self, slot: int, *requests: bytes) -> list[Any]:
         """As `RedisConnection.call`, to the node that serves a slot."""
         for _ in range(REDIRECTS):
@@ -137,7 +152,9 @@ class Cluster:
             self._connections[address] = RedisConnection(pool_at(self._place, self._config, address))
         return self._connections[address]
 
-    def drop(self) -> None:
-        """Close the connections; the next call makes new ones."""
-        for connection in self._connections.values():
-            connection.drop()
+    def drop(self, slot: int | None = None) -> None:
+        """Close the connection to the node that serves a slot, or all; the next call makes new ones."""
+        owner = None if slot is None else self.owner(slot)
+        for address, connection in self._connections.items():
+            if slot is None or address == owner:
+                connection.drop()

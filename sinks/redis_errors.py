@@ -41,7 +41,10 @@ _DENIED = re.compile(
     r"\bNOPERM\b|user executing the script can't|ACL failure in script|no permissions to|unknown (?:redis )?command",
     re.IGNORECASE,
 )
-_KEY_DENIED = re.compile(r"^NOPERM\b.*\bkeys?\b", re.IGNORECASE)
+_CLIENT = re.compile(
+    r"^(?:NOAUTH|WRONGPASS|DENIED)\b|^NOPERM\b(?!.*\bkeys?\b)|^CLUSTERDOWN The cluster|unknown (?:redis )?command",
+    re.IGNORECASE,
+)
 _KEY_UNFIT = re.compile(r"^WRONGTYPE|exhausted the last possible ID")
 _TOO_LARGE = re.compile(r"too large to be stored|exceeds maximum allowed size", re.IGNORECASE)
 
@@ -65,9 +68,9 @@ def refused(error: redis.RedisError) -> bool:
     return isinstance(error, redis.ResponseError) and bool(_SERVER.search(text) or _DENIED.search(text))
 
 
-def key_denied(reason: str) -> bool:
-    """Whether a refusal, as `describe` tells it, is of a key and not of the whole client."""
-    return bool(_KEY_DENIED.search(reason))
+def client_refused(reason: str) -> bool:
+    """Whether a refusal, as `describe` tells it, would be the same of every node of a cluster."""
+    return bool(_CLIENT.search(reason))
 
 
 def outcome_of(error: str, key: str) -> Outcome:

@@ -26,8 +26,7 @@ from sinks.redis_plan import Plan, Push
 from sinks.redis_pool import pool_at
 from sinks.redis_script import Replicas, ask
 from sinks.redis_server import LARGEST_ARGUMENT, eviction_policy, is_cluster_node, largest_argument, warn_of_eviction
-from sinks.redis_slots import SlotFence
-from sinks.redis_url import RedisUrl, parse
+from sinks.redis_url import Place, RedisUrl, parse
 
 
 class RedisOptions(SinkOptions):
@@ -101,10 +100,18 @@ class RedisSink(Sink):
         replicas = Replicas(count, int(config.send_timeout * 500)) if count else None
         place = parse(options.url)
         self.fence: Fence = (
-            SlotFence(place, config, replicas)
+            self.cluster_fence(place, replicas)
             if place.kind == "cluster"
             else ServerFence(RedisConnection(pool_at(place, config)), replicas, self.cluster_refusal)
         )
+
+    def cluster_fence(self, place: Place, replicas: Replicas | None) -> Fence:
+        """How it pushes in a cluster.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        raise ValueError(f"one server or sentinels, not {self.cluster_refusal}")
 
     @abstractmethod
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:

@@ -7,22 +7,24 @@ answer follows from that:
 - some were refused, which is known: their messages are held, the others have their outcomes;
 - of any it is unknown what became of it: the whole batch is. Asked again under the same token, the calls that were
   answered answer the same and push nothing; and whoever claims the messages later looks at the mark of each slot.
+
+A node or a slot that is unwell is the whole sink's trouble only where the sink has no other.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
 import redis
 
-from sinks.base import Batch, Hold, Outcome, SinkConfig, SinkUnavailable
-from sinks.redis_cluster import Cluster, Tags, slot_of
+from sinks.base import Batch, Hold, Message, Outcome, SinkConfig, SinkUnavailable
+from sinks.redis_cluster import Cluster, Tags, one_slot, slot_of
 from sinks.redis_connection import request
-from sinks.redis_errors import key_denied
+from sinks.redis_errors import client_refused
 from sinks.redis_plan import Part, Plan
 from sinks.redis_script import Replicas, ask, mark_key
 from sinks.redis_url import Address, Place
@@ -32,9 +34,24 @@ NO_ANSWER: Final = (redis.ConnectionError, redis.TimeoutError)
 
 
 class SlotFence:
-    """A batch is a call for each slot that it pushes to."""
+    """A batch is a call for each slot that it pushes to.
 
-    def __init__(self, place: Place, config: SinkConfig, replicas: Replicas | None) -> None:
+    Args:
+        name: what a message's stream is called.
+
+    Raises:
+        ValueError: order by key is asked for, but the streams of a key are in several slots.
+    """
+
+    def __init__(
+        self, place: Place, config: SinkConfig, replicas: Replicas | None, name: Callable[[Message], str]
+    ) -> None:
+        if config.ordered and not one_slot(name, of_key=True):
+            raise ValueError(
+                'on a cluster with order = "key" a stream whose slot depends on nothing but the key, such as '
+                '"orders", "orders:{key}" or "{{orders}}:{kind}"'
+            )
+        self._only_one_slot = one_slot(name, of_key=False)
         self._cluster = Cluster(place, config)
         self._timeout = config.send_timeout
         self._replicas = replicas
@@ -92,7 +109,7 @@ class SlotFence:
                 answers[slot] = SinkUnavailable("there was no time left for it", unknown=False)
             else:
                 answer = answers[slot] = self._ask(batch, slot, parts[slot], settled.pop(slot, ()))
-                if isinstance(answer, SinkUnavailable) and isinstance(answer.__cause__, NO_ANSWER):
+                if isinstance(answer, SinkUnavailable) and (node is None or isinstance(answer.__cause__, NO_ANSWER)):
                     silent[node] = answer
         self._silent = set(silent)
         if not silent:
@@ -106,6 +123,7 @@ class SlotFence:
         try:
             answer = ask(call, batch, part, settled=settled, replicas=self._replicas, tag=TAGS[slot])
         except SinkUnavailable as error:
+            self._cluster.drop(slot)
             if error.unknown:
                 self._doubtful.add(slot)
             return error
@@ -120,8 +138,11 @@ class SlotFence:
         doubtful = [refusal for slot, refusal in refusals.items() if slot in self._doubtful]
         if doubtful:
             raise SinkUnavailable(doubtful[0].reason, unknown=True) from doubtful[0]
-        if refusals and len(refusals) == parts and not all(key_denied(each.reason) for each in refusals.values()):
-            first = next(iter(refusals.values()))
+        if len(refusals) < parts or not refusals:
+            return
+        first = next(iter(refusals.values()))
+        everywhere = {self._cluster.owner(slot) for slot in refusals} >= self._cluster.nodes
+        if self._only_one_slot or everywhere or client_refused(first.reason):
             raise SinkUnavailable(first.reason, unknown=False) from first
 
     def _settled(self, batch: Batch) -> dict[int, list[UUID]]:

@@ -19,11 +19,12 @@ from pydantic import Field
 
 from sinks.base import Batch, Message, SinkConfig
 from sinks.cloudevents import StructuredOptions, structured
-from sinks.redis_cluster import one_slot_for_each_key
 from sinks.redis_connection import Argument, bulk
-from sinks.redis_fence import RedisOptions, RedisSink
+from sinks.redis_fence import Fence, RedisOptions, RedisSink
 from sinks.redis_plan import AT_ONCE, Command, Push, Unsendable, check_size
+from sinks.redis_script import Replicas
 from sinks.redis_slots import SlotFence
+from sinks.redis_url import Place
 from sinks.template import Template
 from sinks.wire import header_text, rfc3339
 
@@ -46,12 +47,10 @@ class RedisStreamSink(RedisSink):
 
     def __init__(self, config: SinkConfig) -> None:
         super().__init__(config)
-        if config.ordered and isinstance(self.fence, SlotFence) and not one_slot_for_each_key(self._stream_of):
-            raise ValueError(
-                'on a cluster with order = "key" a stream whose slot depends on nothing but the key, such as '
-                '"orders", "orders:{key}" or "{{orders}}:{kind}"'
-            )
         self._envelope = structured(config)
+
+    def cluster_fence(self, place: Place, replicas: Replicas | None) -> Fence:
+        return SlotFence(place, self.config, replicas, self._stream_of)
 
     def _stream_of(self, message: Message) -> str:
         options: RedisStreamOptions = self.config.options

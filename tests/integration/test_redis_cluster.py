@@ -107,6 +107,46 @@ def test_node_that_is_gone_holds_its_own_messages_only(cluster: Cluster) -> None
     assert_once(cluster, messages)
 
 
+def test_slot_that_the_sink_has_no_other_than(cluster: Cluster) -> None:
+    only = cluster.stream(0)
+    with streams(cluster.url, stream=Template(only)) as sink:
+        cluster.begin_to_move(slot_of(only), 0, 1)
+        with pytest.raises(SinkUnavailable, match=r"ASK|TRYAGAIN") as caught:
+            sink.send(batch([message(1)]))
+        assert not caught.value.unknown
+        cluster.end_to_move(slot_of(only), 0, 1)
+        assert list(sink.send(batch([message(1)]))) == [DELIVERED]
+        cluster.begin_to_move(slot_of(only), 1, 0)
+        cluster.end_to_move(slot_of(only), 1, 0)
+    assert len(cluster.payloads(only)) == 1
+
+
+def test_slot_that_nobody_serves_for_a_while(cluster: Cluster) -> None:
+    slot = slot_of(cluster.stream(0))
+    for client in cluster.clients:
+        client.config_set("cluster-require-full-coverage", "no")
+    cluster.clients[0].execute_command("CLUSTER DELSLOTS", slot)
+    with streams(cluster.url) as sink:
+        for _ in range(2):
+            assert names(sink.send(batch([to(cluster.stream(0), 1)]))) == ["Hold"]
+        cluster.clients[0].execute_command("CLUSTER ADDSLOTS", slot)
+        assert list(sink.send(batch([to(cluster.stream(0), 1)]))) == [DELIVERED]
+    assert len(cluster.payloads(cluster.stream(0))) == 1
+
+
+def test_login_that_no_node_takes(cluster: Cluster) -> None:
+    with streams(cluster.url.partition(",")[0]) as sink:
+        for client in cluster.clients:
+            client.config_set("requirepass", "secret")
+        try:
+            cluster_of_one = batch([to(cluster.stream(1), 1)])
+            with pytest.raises(SinkUnavailable, match="NOAUTH"):
+                sink.send(cluster_of_one)
+        finally:
+            for client in cluster.clients:
+                client.config_set("requirepass", "")
+
+
 def test_cluster_that_is_gone_is_an_outage(cluster: Cluster) -> None:
     messages = one_each(cluster)
     with streams(cluster.url) as sink:
@@ -246,9 +286,7 @@ def test_slot_that_moves_is_waited_for_and_followed(cluster: Cluster) -> None:
         for number, (source, target) in enumerate([(0, 1), (1, 0)], 1):
             cluster.begin_to_move(slot_of(moving), source, target)
             assert names(sink.send(claims[number])) == ["Hold", "Delivered"]
-            with pytest.raises(SinkUnavailable, match=r"ASK|TRYAGAIN") as caught:
-                sink.send(batch([to(moving, 99)]))
-            assert not caught.value.unknown
+            assert names(sink.send(batch([to(moving, 99)]))) == ["Hold"], "the others go on"
             cluster.end_to_move(slot_of(moving), source, target)
             assert list(sink.send(claims[number])) == [DELIVERED] * 2
             assert list(sink.send(claims[0])) == [DELIVERED] * 2, "the mark moved, too"
