@@ -13,10 +13,10 @@ from uuid import UUID
 
 import redis
 from redis.crc import key_slot
-from redis.exceptions import MovedError
 
 from sinks.base import Message, SinkConfig, SinkUnavailable
 from sinks.redis_connection import RedisConnection, request
+from sinks.redis_errors import moved_to
 from sinks.redis_pool import pool_at
 from sinks.redis_server import LARGEST_ARGUMENT, eviction_policy, largest_argument, warn_of_eviction
 from sinks.redis_url import Address, Place
@@ -141,10 +141,10 @@ class Cluster:
             try:
                 return self._connection(owner).call(*requests)
             except SinkUnavailable as error:
-                moved = error.__cause__
-                if not isinstance(moved, MovedError):
+                moved = moved_to(error.reason)
+                if moved is None:
                     raise
-                self._owners[slot] = (moved.host or owner[0], moved.port)
+                self._owners[slot] = (moved[0] or owner[0], moved[1])
         raise SinkUnavailable(f"slot {slot} moves on and on", unknown=False)
 
     def _connection(self, address: Address) -> RedisConnection:

@@ -41,6 +41,7 @@ _DENIED = re.compile(
     r"\bNOPERM\b|user executing the script can't|ACL failure in script|no permissions to|unknown (?:redis )?command",
     re.IGNORECASE,
 )
+_MOVED = re.compile(r"^MOVED \d+ (.*):(\d+)$")
 _CLIENT = re.compile(
     r"^(?:NOAUTH|WRONGPASS|DENIED)\b|^NOPERM\b(?!.*\bkeys?\b)|^CLUSTERDOWN The cluster|unknown (?:redis )?command",
     re.IGNORECASE,
@@ -71,6 +72,12 @@ def refused(error: redis.RedisError) -> bool:
 def client_refused(reason: str) -> bool:
     """Whether a refusal, as `describe` tells it, would be the same of every node of a cluster."""
     return bool(_CLIENT.search(reason))
+
+
+def moved_to(reason: str) -> tuple[str, int] | None:
+    """Host and port that serve a slot now, as a refusal tells it; the host is empty where it is the same."""
+    found = _MOVED.search(reason)
+    return (found[1], int(found[2])) if found else None
 
 
 def outcome_of(error: str, key: str) -> Outcome:

@@ -278,6 +278,18 @@ def test_denied_stream_holds_its_own_messages_only(cluster: Cluster) -> None:
     assert len(cluster.payloads(cluster.stream(0))) == 1
 
 
+def test_user_with_as_few_rights_as_the_docs_say(cluster: Cluster) -> None:
+    commands = ["+evalsha", "+eval", "+get", "+set", "+del", "+expire", "+ping", "+xadd", "+cluster|slots"]
+    for client in cluster.clients:
+        keys = ["outbox-relay:mark:*", "stream-*"]
+        client.acl_setuser("few", enabled=True, nopass=True, keys=keys, commands=commands, reset=True)
+    first, second = batch(one_each(cluster)), batch([to(cluster.stream(0), 9)])
+    with streams(cluster.url.replace("://", "://few:any@")) as sink:
+        assert list(sink.send(first)) == list(sink.send(first)) == [DELIVERED] * 3
+        sink.send(batch(second.messages, token=second.token, settled=(first.token,)))
+    assert set(cluster.marks()) == {second.token.hex}
+
+
 def test_slot_that_moves_is_waited_for_and_followed(cluster: Cluster) -> None:
     moving, other = cluster.stream(0), cluster.stream(2)
     claims = [batch([to(moving, number), to(other, number + 10)]) for number in range(3)]

@@ -6,7 +6,7 @@ import pytest
 from redis import exceptions as redis
 
 from sinks.base import Hold, Outcome, Reject, Retry
-from sinks.redis_errors import BEHIND, describe, outcome_of, refused
+from sinks.redis_errors import BEHIND, client_refused, describe, moved_to, outcome_of, refused
 
 ALL = "queue:a"
 
@@ -77,3 +77,36 @@ def test_description_names_the_code_in_one_short_line() -> None:
     assert describe(redis.ReadOnlyError("You can't\r\nwrite")) == "READONLY You can't write"
     assert describe(redis.ResponseError("BUSY here")) == "BUSY here"
     assert len(describe("x" * 1000)) == 300
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("NOAUTH Authentication required.", True),
+        ("NOAUTH invalid username-password pair or user is disabled.", True),
+        ("NOPERM User relay has no permissions to run the 'evalsha' command", True),
+        ("unknown command 'EVALSHA', with args beginning with:", True),
+        ("CLUSTERDOWN The cluster is down", True),
+        ("NOPERM No permissions to access a key", False),
+        ("NOPERM this user has no permissions to access one of the keys used as arguments", False),
+        ("CLUSTERDOWN Hash slot not served", False),
+        ("OOM command not allowed when used memory > 'maxmemory'.", False),
+        ("ASK 2399 127.0.0.1:7000", False),
+        ("Error 111 connecting to 127.0.0.1:7000. Connection refused.", False),
+    ],
+)
+def test_refusal_that_every_node_would_give(reason: str, expected: bool) -> None:
+    assert client_refused(reason) == expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (redis.MovedError("2399 127.0.0.1:7000"), ("127.0.0.1", 7000)),
+        (redis.ResponseError("MOVED 2399 2001:db8::1:7000"), ("2001:db8::1", 7000)),
+        (redis.ResponseError("MOVED 2399 :7000"), ("", 7000)),
+        (redis.AskError("2399 127.0.0.1:7000"), None),
+    ],
+)
+def test_slot_that_has_moved(error: redis.RedisError, expected: tuple[str, int] | None) -> None:
+    assert moved_to(describe(error)) == expected
