@@ -102,8 +102,7 @@ def _refuse(query: Query, changes: Difference) -> None:
         if new is not None and live:
             problems.append(
                 f'sink "{old.name}" has {live:,} live messages in {max(old.shards, 1)} shards, so it cannot have '
-                f"{max(new.shards, 1)} now: put the old number back, remove its routes, wait until it is drained "
-                "(relay status), then change it"
+                f"{max(new.shards, 1)} now: put the old number back, or run: relay reshard {old.name} {new.shards}"
             )
     if problems:
         raise RelayError("; ".join(problems))

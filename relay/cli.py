@@ -35,6 +35,8 @@ COMMANDS: Final = {
     "dead": Lazy("dead:dead", "List, show, requeue or discard messages that were given up."),
     "pause": Lazy("pause:pause", "Stop deliveries to a sink."),
     "resume": Lazy("pause:resume", "Go on with deliveries to a sink."),
+    "keys": Lazy("keys:keys", "List and release keys whose messages wait for an earlier one."),
+    "reshard": Lazy("reshard:reshard", "Change the number of a sink's shards."),
     "publish": Lazy("write:publish", "Write a message."),
     "enqueue": Lazy("write:enqueue", "Write a job."),
     "demo": Lazy("demo:demo", "See it all work on servers of its own."),

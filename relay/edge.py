@@ -50,7 +50,7 @@ class Edge:
         if now < self._move_at:
             return
         # Who is over now can be seen by the next statement: a transaction gives up its locks last.
-        writing = {row[0] for row in self._database.query(statement("writers"))}
+        writing = {row[0] for row in self._database.query(statement("writers"), {"tables": ["relay.outbox"]})}
         self._writers &= writing
         if not self._writers:
             over, self._candidate, self._writers = self._candidate, self._seen, writing

@@ -28,10 +28,10 @@ class Metrics:
         self._send.labels(sink).observe(seconds)
 
     def settled(self, sink: str, verdict: Verdict) -> None:
-        held = sum(len(ids) for _, _, ids in verdict.held)
+        held = sum(len(ids) for _, _, ids in verdict.held) + sum(not key.counted for key in verdict.stuck)
         counts = {
             "delivered": len(verdict.delivered),
-            "retried": len(verdict.retry) + len(verdict.stuck),
+            "retried": len(verdict.retry) + sum(key.counted and not key.blocked for key in verdict.stuck),
             "dead": len(verdict.dead),
             "held": held,
         }

@@ -227,7 +227,7 @@ class Service:
             if shards != sink.shards:
                 raise RelayError(
                     f"sink {sink.name}: expected {shards} shards as in the database, got {sink.shards} from the"
-                    " configuration: run relay apply"
+                    f" configuration: set shards, or run relay apply, or relay reshard {sink.name} {sink.shards}"
                 )
 
     def _poll(self, sink: SinkSettings, number: int) -> Poll:

@@ -9,7 +9,9 @@ with ready as (
 ), dead as (
   select sink, count(*) as messages from relay.dead group by sink
 ), names as (
-  select name, shards, paused_reason, true as known from relay.sinks
+  select name, shards, case when resharding then 'its messages are being moved: relay reshard' else paused_reason end
+           as paused_reason, true as known
+    from relay.sinks
   union all
   select sink, 0, null, false
     from (select sink from ready union select sink from scheduled union select sink from dead) named

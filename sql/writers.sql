@@ -1,6 +1,7 @@
--- Transactions that may have drawn an id and have not ended: before the id comes this lock. (A prepared one counts too.)
-select virtualtransaction
+-- Transactions that have begun to write to these tables and have not ended: the lock comes before anything else, and is
+-- given up after everything. (A prepared transaction has no process.)
+select virtualtransaction, pid
   from pg_locks
  where locktype = 'relation' and mode = 'RowExclusiveLock' and granted
    and database = (select oid from pg_database where datname = current_database())
-   and relation = 'relay.outbox'::regclass
+   and relation = any(%(tables)s::text[]::regclass[]::oid[])

@@ -13,6 +13,7 @@ from relay.commands import Globals
 
 if TYPE_CHECKING:
     from relay.database import Database
+    from relay.errors import UsageError
     from relay.settings import Settings
 
 
@@ -46,6 +47,28 @@ def database_of(options: Globals, name: str) -> Iterator[tuple[Database, Setting
         yield database, settings
     finally:
         database.close()
+
+
+def unknown_sink(database: Database, sink: str) -> UsageError:
+    """The error for a sink that the database does not have; names the nearest one."""
+    from relay.config_tree import nearest
+    from relay.errors import UsageError
+    from relay.statements import statement
+
+    names = [name for name, *_ in database.query(statement("configured_sinks"))]
+    return UsageError(f'expected a sink that "relay apply" has written ({nearest(sink, names)}), got "{sink}"')
+
+
+def check_sink(database: Database, sink: str) -> None:
+    """Refuse a sink that the database does not have.
+
+    Raises:
+        UsageError: as `unknown_sink`.
+    """
+    from relay.statements import statement
+
+    if all(name != sink for name, *_ in database.query(statement("configured_sinks"))):
+        raise unknown_sink(database, sink)
 
 
 def print_json(document: Any) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from relay.commands import Globals
-from relay.commands.common import database_of
+from relay.commands.common import database_of, unknown_sink
 from relay.errors import UsageError
-
-if TYPE_CHECKING:
-    from relay.database import Database
 
 
 @click.command()
@@ -26,7 +21,7 @@ def pause(options: Globals, sink: str, reason: str) -> None:
         raise UsageError("expected a reason, got an empty text")
     with database_of(options, "relay pause") as (database, _):
         if not database.run(statement("pause_sink"), {"sink": sink, "reason": reason.strip()}):
-            raise _unknown(database, sink)
+            raise unknown_sink(database, sink)
     click.echo(f'sink "{sink}" is paused: {reason.strip()}')
 
 
@@ -39,13 +34,5 @@ def resume(options: Globals, sink: str) -> None:
 
     with database_of(options, "relay resume") as (database, _):
         if not database.run(statement("resume_sink"), {"sink": sink}):
-            raise _unknown(database, sink)
+            raise unknown_sink(database, sink)
     click.echo(f'sink "{sink}" is not paused')
-
-
-def _unknown(database: Database, sink: str) -> UsageError:
-    from relay.config_tree import nearest
-    from relay.statements import statement
-
-    names = [name for name, *_ in database.query(statement("configured_sinks"))]
-    return UsageError(f'expected a sink that "relay apply" has written ({nearest(sink, names)}), got "{sink}"')

@@ -1,0 +1,58 @@
+"""`relay reshard`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from relay.commands import Globals
+from relay.commands.common import counted, database_of, print_json, unknown_sink
+from relay.commands.progress import progress
+
+MOST = 1024
+
+
+@click.command()
+@click.argument("sink")
+@click.argument("shards", type=click.IntRange(0, MOST), metavar="N")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_obj
+def reshard(options: Globals, sink: str, shards: int, as_json: bool) -> None:
+    """Give a sink N shards, and move its messages to them. 0: without order.
+
+    Writers go on meanwhile; deliveries to this sink pause. Interrupted, run it again. The configuration must then say
+    the same; relays that run go on, unless the sink's order begins or ends.
+    """
+    from relay import reshard as work
+
+    say = partial(click.echo, err=True)
+    moved = 0
+    with database_of(options, "relay reshard") as (database, settings):
+        old = work.begin(database, sink, shards, say=say)
+        if old is None:
+            raise unknown_sink(database, sink)
+        try:
+            work.wait(database, sink, say=say)
+            with progress("pages", work.pages(database)) as advance:
+                for pages, messages in work.move(database, sink):
+                    moved += messages
+                    advance(pages)
+        except BaseException:
+            say(f'nothing is delivered to sink "{sink}" until this has finished: run it again')
+            raise
+        work.finish(database, sink, shards)
+    if as_json:
+        print_json({"sink": sink, "before": old, "shards": shards, "moved": moved})
+    else:
+        click.echo(f'sink "{sink}" has {_words(shards)}; it had {_words(old)}; moved {counted(moved, "message")}')
+    configured = settings.sinks.get(sink)
+    if configured is None or configured.shards != shards:
+        line = f'order = "key", shards = {shards}' if shards else 'order = "none"'
+        say(f"the configuration must say the same now: [sinks.{sink}] {line}")
+    if (old == 0) != (shards == 0):
+        say("restart the relays that serve it, with that configuration")
+
+
+def _words(shards: int) -> str:
+    return counted(shards, "shard") if shards else "no order"

@@ -1,0 +1,105 @@
+"""`relay reshard`, beside relays that run."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.command import Command
+from tests.harness.ordered import OrderedSink
+from tests.harness.outbox import Outbox
+from tests.servers.base import wait_until
+
+SINKS = '[sinks.main]\ntype = "memory"\norder = "key"\nshards = 4\n\n[[routes]]\nkind = "*"\nsink = "main"\n'
+
+
+@pytest.fixture
+def relay(relay_database_url: str, tmp_path: Path) -> Command:
+    command = Command(relay_database_url, tmp_path)
+    command.configure(SINKS)
+    return command
+
+
+def test_it_says_what_it_did_and_what_to_do(relay: Command, ordered: Callable[..., OrderedSink]) -> None:
+    sink = ordered(shards=4)
+    sink.insert(*[f"key-{number}" for number in range(100)])
+    done = relay.run("reshard", "main", "9")
+    assert done.returncode == 0
+    assert done.stdout.startswith('sink "main" has 9 shards; it had 4 shards; moved ')
+    assert 'the configuration must say the same now: [sinks.main] order = "key", shards = 9' in done.stderr
+    assert "restart" not in done.stderr
+    assert relay.json("reshard", "main", "9") == {"sink": "main", "before": 9, "shards": 9, "moved": 0}
+    refused = relay.run("apply")
+    assert refused.returncode == 1
+    assert "run: relay reshard main 4" in refused.stderr
+    assert "expected 9 shards as in the database, got 4" in relay.run("run", "--drain").stderr
+    done = relay.run("reshard", "main", "0")
+    assert 'sink "main" has no order; it had 9 shards' in done.stdout
+    assert 'order = "none"' in done.stderr
+    assert "restart the relays" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["mian", "4"], ["main", "-1"], ["main", "1025"], ["main"]])
+def test_wrong_usage(relay: Command, arguments: list[str]) -> None:
+    relay("apply")
+    assert relay.run("reshard", *arguments).returncode == 2
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_half_way_it_is_run_again(relay: Command, ordered: Callable[..., OrderedSink], stop: int) -> None:
+    sink = ordered(shards=4)
+    with sink.transaction() as writer:
+        sink.insert(*[f"key-{number}" for number in range(100)], on=writer)
+        process = relay.start("reshard", "main", "9")
+        wait_until(lambda: sink.count("sinks", "resharding"), timeout=20)
+        process.send_signal(stop)
+        _, stderr = process.communicate(timeout=20)
+    if stop == signal.SIGINT:
+        assert process.returncode == 130
+        assert 'nothing is delivered to sink "main" until this has finished: run it again' in stderr
+    assert sink.worker().claim(10) is None
+    status = relay.json("status")["sinks"]["main"]
+    assert status["paused"] == "its messages are being moved: relay reshard"
+    assert relay.json("reshard", "main", "9")["moved"] > 0
+    assert relay.json("status")["sinks"]["main"]["paused"] is None
+    sink.drain()
+    assert len(sink.log) == 100
+
+
+def test_relays_and_writers_go_on(outbox: Outbox, relay: Command) -> None:
+    outbox.configure(order="key", shards=4, workers=2)
+    outbox.broker.script(kinds={"made": "deliver", "shaky": {"do": "retry"}})
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            for key in range(20):
+                outbox.insert(3, key=f"key-{key}")
+            outbox.insert(1, key="key-7", kind="shaky", max_attempts=2)
+
+    def more_than(number: int) -> bool:
+        return len(outbox.broker.deliveries()) > number
+
+    writer = threading.Thread(target=write)
+    with outbox.relay(), outbox.relay():
+        writer.start()
+        try:
+            for shards in ("16", "3", "64", "4"):
+                assert relay.json("reshard", "main", shards)["shards"] == int(shards)
+                seen = len(outbox.broker.deliveries())
+                wait_until(partial(more_than, seen + 100), timeout=30)
+        finally:
+            stop.set()
+            writer.join()
+        outbox.wait_until_empty(60)
+    seen_of: dict[str | None, list[int]] = {}
+    for delivery in outbox.broker.deliveries():
+        seen_of.setdefault(delivery.key, []).append(delivery.id)
+    for ids in seen_of.values():
+        first_copies = list(dict.fromkeys(ids))
+        assert first_copies == sorted(first_copies)
