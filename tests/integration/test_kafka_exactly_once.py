@@ -91,7 +91,7 @@ def test_connection_cut_anywhere_leaves_no_second_copy_and_no_gap(kafka: KafkaCl
 
 def until_known(sink: KafkaSink, claim: Batch) -> list[object]:
     """Ask again under the same token, as the relay does."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 50
     while True:
         try:
             return list(sink.send(claim))
@@ -125,12 +125,12 @@ def test_sender_that_stalls_before_its_commit_is_shut_out(kafka: KafkaCluster, m
         ThreadPoolExecutor(1, thread_name_prefix="zombie") as pool,
     ):
         first = claim(zombie, range(100))
-        sending = pool.submit(zombie.send, first)
+        sending = pool.submit(until_known, zombie, first)
         assert stalled.there.wait(10)
         assert heir.send(again(first)) == [DELIVERED] * 100
         stalled.go.set()
         with pytest.raises(ClaimRevoked):
-            sending.result(timeout=30)
+            sending.result(timeout=60)
         # It is of use again for other claims.
         second = claim(zombie, range(100, 110))
         assert pool.submit(zombie.send, second).result(timeout=30) == [DELIVERED] * 10
@@ -177,12 +177,12 @@ def test_sender_that_stalls_between_two_commits_is_shut_out(
             patch.setattr(Work, "wave", lambda work: Wave([at for at in (0, 1, 2) if at in work.undecided()], False))
             zombie.send(first)
         stalled = Stalled(monkeypatch)
-        sending = pool.submit(zombie.send, first)
+        sending = pool.submit(until_known, zombie, first)
         assert stalled.there.wait(10)
         assert heir.send(again(first)) == [DELIVERED] * 6
         stalled.go.set()
         with pytest.raises(ClaimRevoked):
-            sending.result(timeout=30)
+            sending.result(timeout=60)
     assert sorted(ids(kafka.read(topic))) == sorted(str(one.message_id) for one in first.messages)
 
 
