@@ -4,34 +4,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from relay.backoff import Backoff
 from relay.claim import Claim, Verdict
 from sinks.base import DELIVERED, Delivered, Hold, Outcome, Reject, Retry
 
+SHORTEST_HOLD_S = 0.1
 FIRST_HOLD_S = 1.0
-LONGEST_HOLD_S = 30.0
+LONGEST_HOLD_S = 10.0
+
+
+@dataclass(slots=True)
+class _Unwell:
+    backoff: Backoff
+    try_at: float = 0.0
+    forget_at: float = 0.0
 
 
 class Destinations:
     """The circuits of a sink's single destinations: how long what goes to each one waits."""
 
     def __init__(self) -> None:
-        self._unwell: dict[str, tuple[Backoff, float]] = {}
+        self._unwell: dict[str, _Unwell] = {}
 
     def delays(self, outcomes: Sequence[Outcome]) -> dict[str, float]:
-        """Count a failure of every destination that one batch found unwell; seconds to wait for each."""
+        """Seconds to wait for each destination that a batch found unwell. However many batches find it so meanwhile,
+        the wait grows only once it is over."""
         names = {outcome.destination for outcome in outcomes if isinstance(outcome, Hold) and outcome.destination}
         # What is delivered does not say where to. So one that is well again is known by this: nothing is held for it
         # any more, although what was held must have come back.
         now = time.monotonic()
-        self._unwell = {name: known for name, known in self._unwell.items() if now < known[1]}
+        self._unwell = {name: known for name, known in self._unwell.items() if now < known.forget_at}
         delays = {}
         for name in names:
-            backoff, _ = self._unwell.get(name) or (Backoff(FIRST_HOLD_S, LONGEST_HOLD_S), now)
-            delays[name] = backoff.next()
-            self._unwell[name] = (backoff, now + delays[name] + LONGEST_HOLD_S)
+            known = self._unwell.setdefault(name, _Unwell(Backoff(FIRST_HOLD_S, LONGEST_HOLD_S)))
+            if now >= known.try_at:
+                known.try_at = now + known.backoff.next()
+                known.forget_at = known.try_at + LONGEST_HOLD_S
+            delays[name] = max(known.try_at - now, SHORTEST_HOLD_S)
         return delays
 
 
