@@ -50,7 +50,7 @@ demo: venv
 
 test: check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage run -m pytest || { echo 'Once more, what failed:'; $(BIN)/coverage run -m pytest --last-failed; }
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
