@@ -38,12 +38,14 @@ class Report:
 
     Args:
         module: of a program that reads its own arguments; default: a benchmark, which knows `--check` only.
+        save: whether to write the file.
     """
 
-    def __init__(self, name: str, module: str | None = None) -> None:
+    def __init__(self, name: str, module: str | None = None, *, save: bool = True) -> None:
         self._check = True if module else _check_asked(name)
         self._module = module or f"benchmarks.{name}"
         self._name = name
+        self._save = save
         self._figures: list[Figure] = []
         self.versions: dict[str, str] = {"python": platform.python_version()}
         for library in LIBRARIES:
@@ -75,9 +77,10 @@ class Report:
             cells = asdict(figure)
             table.add_row(*(_cell(cells[column]) for column in ("figure", "value", "unit", "versus", "bar", "holds")))
         Console(width=None if sys.stdout.isatty() else 160).print(table)
-        RESULTS.mkdir(exist_ok=True)
-        document = [self._head(), *(asdict(figure) for figure in self._figures)]
-        (RESULTS / f"{self._name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        if self._save:
+            RESULTS.mkdir(exist_ok=True)
+            document = [self._head(), *(asdict(figure) for figure in self._figures)]
+            (RESULTS / f"{self._name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
         if self._check and any(figure.holds is False for figure in self._figures):
             sys.exit(3)
 

@@ -1,4 +1,4 @@
-"""Three relays under load; kills, freezes, cut connections; then the count.
+"""Three relays under load; kills, freezes, slow and cut connections to the brokers and to the database; then the count.
 
 Every message goes to every sink. A part of the transactions is rolled back. A key has one writer, so its messages'
 numbers rise with their ids.
@@ -17,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.report import Report
+from tests.crash import faults
 from tests.crash.brokers import ALL, Broker, Copy, brokers
 from tests.crash.load import Writers
 from tests.crash.relays import LEASE_S, Relays
 from tests.servers.base import wait_until
 from tests.servers.postgres import migrate, new_cluster, new_database
+from tests.servers.proxy import FaultProxy
 
 HEAD = """
 [log]
@@ -42,12 +44,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="repeats the same choices")
     parser.add_argument("--sinks", default=",".join(ALL), help="comma-separated: " + ", ".join(ALL))
     parser.add_argument("--rate", type=int, default=300, help="messages written a second")
+    parser.add_argument("--keep", action="store_true", help="leave benchmarks/results alone")
     asked = parser.parse_args()
     print(f"crash test: {asked.kills} kills, seed {asked.seed}", flush=True)
-    report = Report("crash", module="tests.crash")
+    report = Report("crash", module="tests.crash", save=not asked.keep)
     with brokers(asked.sinks.split(",")) as sinks, database() as url, tempfile.TemporaryDirectory() as folder:
-        written = run(asked.kills, asked.rate, random.Random(asked.seed), sinks, url, Path(folder))
+        relays, written = run(asked.kills, asked.rate, random.Random(asked.seed), sinks, url, Path(folder))
         report.add("kills", asked.kills, "relays", versus=f"seed {asked.seed}")
+        # Were it fewer, the test would not show what it is for.
+        report.add("killed while holding messages", relays.killed_holding, "relays", at_least=asked.kills / 3)
+        report.add("frozen while holding messages", relays.frozen_holding, "relays")
         report.add("committed", len(written), "messages", versus=f"to each of {len(sinks)} sinks")
         for sink in sinks:
             count(report, sink, written)
@@ -61,33 +67,43 @@ def database() -> Iterator[str]:
         yield url
 
 
-def run(kills: int, rate: int, chance: random.Random, sinks: list[Broker], url: str, folder: Path) -> set[int]:
-    """Go through it all; the numbers of the messages that were committed."""
+def run(
+    kills: int, rate: int, chance: random.Random, sinks: list[Broker], url: str, folder: Path
+) -> tuple[Relays, set[int]]:
+    """Go through it all; the relays, and the numbers of the messages that were committed."""
     routes = "".join(f'[[routes]]\nkind = "crash"\nsink = "{sink.name}"\n' for sink in sinks)
     common = COMMON.format(lease=LEASE_S)
     text = HEAD + "".join(sink.configuration() + common for sink in sinks) + routes
     (folder / "relay.toml").write_text(text, encoding="utf-8")
-    with Relays(url, folder) as relays, Writers(url, rate, chance.random()) as writers:
+    with (
+        FaultProxy.before(url) as database,
+        Relays(url, database.url(url), folder, chance) as relays,
+        Writers(url, rate, chance.random()) as writers,
+    ):
         for number in range(kills):
-            disturb(relays, sinks, chance)
-            relays.kill(chance)
+            disturb(relays, database, sinks, chance)
+            relays.kill()
             if (number + 1) % 10 == 0:
                 print(f"{number + 1} kills, {len(writers.committed)} messages committed", flush=True)
         writers.stop()
         relays.thaw()
+        database.resume()
         print("draining", flush=True)
         wait_until(lambda: relays.drained() or relays.keep_alive(), timeout=300, interval=0.5)
-        return writers.committed
+        return relays, writers.committed
 
 
-def disturb(relays: Relays, sinks: list[Broker], chance: random.Random) -> None:
+def disturb(relays: Relays, database: FaultProxy, sinks: list[Broker], chance: random.Random) -> None:
     """What happens between two kills."""
     until = time.monotonic() + chance.uniform(0.3, 1.5)
     while time.monotonic() < until:
         time.sleep(chance.uniform(0.02, 0.3))
-        chance.choice(sinks).disturb(chance)
+        if chance.random() < 0.25:
+            faults.disturb(database, chance)
+        else:
+            chance.choice(sinks).disturb(chance)
         if chance.random() < 0.06:
-            relays.freeze(chance)
+            relays.freeze()
 
 
 def count(report: Report, sink: Broker, written: set[int]) -> None:

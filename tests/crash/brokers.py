@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+from tests.crash import faults
 from tests.servers import elasticmq, kafka
-from tests.servers.proxy import Direction, FaultProxy
+from tests.servers.proxy import FaultProxy
 from tests.servers.redis import RedisServer, run_redis
 
 REDIS = "redis:7.0"
@@ -61,7 +62,7 @@ def _copy(payload: bytes | str) -> Copy:
 
 
 class RedisBroker(Broker):
-    """Streams with and without order, or Sidekiq's queue; through a proxy that cuts at random bytes."""
+    """Streams with and without order, or Sidekiq's queue; through a proxy that is slow, or cuts at random bytes."""
 
     exact = True
 
@@ -87,8 +88,7 @@ class RedisBroker(Broker):
         return [_copy(fields[b"payload"]) for _, fields in entries]
 
     def disturb(self, chance: random.Random) -> None:
-        direction = chance.choice([Direction.TO_SERVER, Direction.TO_CLIENT])
-        self._proxy.cut_after(chance.randrange(1, 60_000), direction, reset=chance.random() < 0.5)
+        faults.disturb(self._proxy, chance)
 
 
 class KafkaBroker(Broker):

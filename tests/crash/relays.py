@@ -1,4 +1,4 @@
-"""The relays of the crash test: killed, frozen, started again."""
+"""The relays of the crash test: killed, frozen, started again, most often while they hold messages."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,14 +17,28 @@ import psycopg
 
 RELAYS = 3
 LEASE_S = 3
+AIMED = 0.8
+"""Part of the kills and freezes that wait until a relay holds messages; the others come whenever they come."""
+PATIENCE_S = 3.0
+LONGEST_AIM_S = 0.08
+"""A kill comes up to so long after it was seen that its relay holds messages."""
 
 
 class Relays:
-    """Always three of them, some frozen for longer than their lease."""
+    """Always three of them, some frozen for longer than their lease.
 
-    def __init__(self, url: str, folder: Path) -> None:
+    Args:
+        url: of the database.
+        relays_url: of the same, as the relays see it.
+    """
+
+    def __init__(self, url: str, relays_url: str, folder: Path, chance: random.Random) -> None:
+        self.killed_holding = 0
+        """Kills that left a claim behind."""
+        self.frozen_holding = 0
         self._folder = folder
-        self._env = {**os.environ, "RELAY_DATABASE_URL": url}
+        self._chance = chance
+        self._env = {**os.environ, "RELAY_DATABASE_URL": relays_url}
         self._conn = psycopg.connect(url, autocommit=True)
         self._running: list[subprocess.Popen[bytes]] = []
         self._frozen: dict[int, threading.Timer] = {}
@@ -40,22 +55,28 @@ class Relays:
             relay.wait()
         self._conn.close()
         if kind is not None:
-            sys.stderr.write((self._folder / "relay.log").read_text(errors="replace")[-4000:])
+            sys.stderr.write(self.log()[-4000:])
 
-    def kill(self, chance: random.Random) -> None:
+    def log(self) -> str:
+        """What all of them said."""
+        return (self._folder / "relay.log").read_text(errors="replace")
+
+    def kill(self) -> None:
         """SIGKILL one, and start another in its place."""
-        index = chance.randrange(RELAYS)
-        self._running[index].kill()
-        self._running[index].wait()
-        self._running[index] = self._start()
+        relay = self._victim()
+        relay.kill()
+        relay.wait()
+        self.killed_holding += relay.pid in self._holders()
+        self._running[self._running.index(relay)] = self._start()
 
-    def freeze(self, chance: random.Random) -> None:
+    def freeze(self) -> None:
         """SIGSTOP one for longer than its lease; by then another one has its messages."""
-        relay = chance.choice(self._running)
-        if relay.pid in self._frozen and self._frozen[relay.pid].is_alive():
+        relay = self._victim()
+        if self._is_frozen(relay):
             return
         relay.send_signal(signal.SIGSTOP)
-        timer = threading.Timer(LEASE_S + chance.uniform(0.5, 3.0), relay.send_signal, [signal.SIGCONT])
+        self.frozen_holding += relay.pid in self._holders()
+        timer = threading.Timer(LEASE_S + self._chance.uniform(0.5, 3.0), relay.send_signal, [signal.SIGCONT])
         timer.start()
         self._frozen[relay.pid] = timer
 
@@ -80,6 +101,26 @@ class Relays:
             " or exists (select from relay.dead)"
         ).fetchone()
         return row is not None and not row[0]
+
+    def _victim(self) -> subprocess.Popen[bytes]:
+        if self._chance.random() < AIMED:
+            deadline = time.monotonic() + PATIENCE_S
+            while time.monotonic() < deadline:
+                holders = self._holders()
+                found = [relay for relay in self._running if relay.pid in holders and not self._is_frozen(relay)]
+                if found:
+                    time.sleep(self._chance.uniform(0, LONGEST_AIM_S))
+                    return self._chance.choice(found)
+                time.sleep(0.002)
+        return self._chance.choice(self._running)
+
+    def _is_frozen(self, relay: subprocess.Popen[bytes]) -> bool:
+        return relay.pid in self._frozen and self._frozen[relay.pid].is_alive()
+
+    def _holders(self) -> set[int]:
+        """Processes that hold messages. A relay signs its claims HOST:PROCESS:…"""
+        rows = self._conn.execute("select distinct split_part(worker, ':', 2)::int from relay.claims")
+        return {process for (process,) in rows}
 
     def _start(self) -> subprocess.Popen[bytes]:
         with (self._folder / "relay.log").open("ab") as log:

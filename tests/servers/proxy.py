@@ -196,6 +196,8 @@ class FaultProxy:
                 self._pump(from_client, to_server, Direction.TO_SERVER, pair),
                 self._pump(from_server, to_client, Direction.TO_CLIENT, pair),
             )
+        except asyncio.CancelledError:
+            pass  # The proxy stops. Before Python 3.12 asyncio would log the cancellation as an error.
         finally:
             self._pairs.discard(pair)
             for writer in pair:
