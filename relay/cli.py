@@ -5,6 +5,7 @@ Sub-commands are imported when they are called, so that `--help` answers at once
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ import click
 
 from relay.commands import Globals
 from relay.errors import RelayError
+
+FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
 class Lazy(NamedTuple):
@@ -126,6 +129,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
     A command ends by returning, by `ctx.exit(code)` or by raising a `RelayError`.
     """
+    _open_closed_streams()
     options = Globals()
     try:
         code = cli.main(args, prog_name="relay", obj=options, standalone_mode=False)
@@ -138,12 +142,27 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         error.show()
         code = error.exit_code
     except BrokenPipeError:
-        # The reader went away (`relay config show | head`). Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away (`relay config show | head`).
+        _drop_output()
         code = 1
     except Exception as error:  # noqa: BLE001  (the last resort: whatever is left becomes one line)
+        if isinstance(error, OSError) and error.errno in FULL:
+            _drop_output()
+            error = RelayError(f"cannot write the output: {error.strerror}")
         code = _report(error, debug=options.debug)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Python has None for a stream that is closed (`>&-`), and the next socket would get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (until the process ends)
+
+
+def _drop_output() -> None:
+    """Python would try to write the rest, and complain once more, at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: Exception, *, debug: bool) -> int:

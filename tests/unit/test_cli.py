@@ -212,3 +212,28 @@ def _without_reader(command: list[str], cwd: Path) -> tuple[int, bytes]:
     finally:
         os.close(writer)
     return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_a_standard_stream_that_is_closed(tmp_path: Path, stream: int) -> None:
+    write(tmp_path, MEMORY)
+    command = f"{sys.executable} -m relay config show {stream}>&-"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("sinks." in done.stdout) == (stream != 1)
+
+
+def test_an_output_that_cannot_be_written(tmp_path: Path) -> None:
+    write(tmp_path, MEMORY)
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*RELAY, "config", "show"],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"Error: cannot write the output: No space left on device\n")
