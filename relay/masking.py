@@ -8,7 +8,7 @@ from typing import Any, Final
 
 MASK: Final = "***"
 
-_SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key|credential|jaas", re.IGNORECASE)
+_SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key(?!_converter)|credential|jaas", re.IGNORECASE)
 # Up to the last @ of the line: a password that was not percent-encoded may hold "@", "/" and spaces itself.
 _USERINFO: Final = re.compile(r"(?<=://)([^\s/?#:@]*):.*@")
 _SETTING: Final = r"((?:pass|pwd|secret|token)\w*\s*=\s*)"

@@ -41,7 +41,7 @@ def test_names_of_secrets(name: str) -> None:
     assert mask_value(["client", name], "s3cret") == "***"
 
 
-@pytest.mark.parametrize("name", ["bootstrap.servers", "url", "queue", "socket_timeout", "linger.ms"])
+@pytest.mark.parametrize("name", ["bootstrap.servers", "url", "queue", "socket_timeout", "linger.ms", "key_converter"])
 def test_other_names(name: str) -> None:
     assert not secret_name(name)
 
