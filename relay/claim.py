@@ -87,6 +87,8 @@ class Verdict:
     """The claim's token, where what is dead or tried again may have been delivered all the same: it is kept."""
     trouble: str | None = None
     """Why the whole sink is unwell; None: it is not."""
+    unwell: list[tuple[str, str]] = field(default_factory=list)
+    """Single destinations that were well until now, with the reason."""
 
 
 def message_of(row: Sequence[Any]) -> Message:

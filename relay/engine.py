@@ -200,6 +200,10 @@ class Engine:
         self._metrics.settled(self.name, verdict)
         for message_id, reason in verdict.dead:
             log.warning("message is dead", sink=self.name, id=message_id, reason=reason)
+        for destination, reason in verdict.unwell[:1]:
+            # Who is behind it sees no open circuit and no dead message, only that they wait.
+            count = len(verdict.unwell)
+            log.warning("destination is unwell", sink=self.name, name=tidy(destination), count=count, reason=reason)
         for message_id, reason, _ in verdict.retry[:1]:
             log.info("messages failed", sink=self.name, count=len(verdict.retry), first_id=message_id, reason=reason)
 

@@ -26,6 +26,7 @@ def judge_ordered(
     for shard, message in claim.exhausted:
         judge.exhausted(shard, message)
     verdict = judge.verdict
+    verdict.unwell.extend(destinations.news())
     verdict.waiting.extend(claim.waiting)
     verdict.progressed = [key for key, done in judge.done.items() if done >= claim.stuck[key]]
     return verdict

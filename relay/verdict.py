@@ -28,23 +28,33 @@ class Destinations:
 
     def __init__(self) -> None:
         self._unwell: dict[str, _Unwell] = {}
+        self._news: list[tuple[str, str]] = []
 
     def delays(self, outcomes: Sequence[Outcome]) -> dict[str, float]:
         """Seconds to wait for each destination that a batch found unwell. However many batches find it so meanwhile,
         the wait grows only once it is over."""
-        names = {outcome.destination for outcome in outcomes if isinstance(outcome, Hold) and outcome.destination}
+        reasons = {
+            outcome.destination: outcome.reason
+            for outcome in reversed(outcomes)
+            if isinstance(outcome, Hold) and outcome.destination
+        }
         # What is delivered does not say where to. So one that is well again is known by this: nothing is held for it
         # any more, although what was held must have come back.
         now = time.monotonic()
         self._unwell = {name: known for name, known in self._unwell.items() if now < known.forget_at}
+        self._news = [(name, reason) for name, reason in reasons.items() if name not in self._unwell]
         delays = {}
-        for name in names:
+        for name in reasons:
             known = self._unwell.setdefault(name, _Unwell(Backoff(FIRST_HOLD_S, LONGEST_HOLD_S)))
             if now >= known.try_at:
                 known.try_at = now + known.backoff.next()
                 known.forget_at = known.try_at + LONGEST_HOLD_S
             delays[name] = max(known.try_at - now, SHORTEST_HOLD_S)
         return delays
+
+    def news(self) -> list[tuple[str, str]]:
+        """Those that the last batch found unwell and none before it, with the reason."""
+        return self._news
 
 
 def judge(claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinations: Destinations) -> Verdict:
@@ -56,7 +66,7 @@ def judge(claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinat
     delays = destinations.delays(outcomes)
     if not delays and all(outcome is DELIVERED for outcome in outcomes):
         return Verdict(delivered=list(range(len(outcomes))))
-    verdict = Verdict()
+    verdict = Verdict(unwell=destinations.news())
     held: dict[tuple[float, str], list[int]] = {}
     for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
         match outcome:

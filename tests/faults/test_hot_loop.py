@@ -62,7 +62,7 @@ def test_a_broker_that_holds_everything_is_asked_more_and_more_rarely(outbox: Ou
 def test_one_missing_destination_is_asked_more_and_more_rarely_while_others_flow(outbox: Outbox) -> None:
     outbox.configure(batch_messages=50)
     outbox.broker.script(kinds={"lost": {"do": "hold", "destination": "nowhere"}})
-    with outbox.relay():
+    with outbox.relay() as relay:
         held = outbox.insert(20, kind="lost")
         good = []
         for _ in range(40):
@@ -73,5 +73,6 @@ def test_one_missing_destination_is_asked_more_and_more_rarely_while_others_flow
         assert outbox.count("attempts = 0") == 20
         # After 1, 2, 4, 8 s, with jitter down to the half.
         assert max(tries) <= 6, tries
+        assert [event["name"] for event in relay.events("destination is unwell")] == ["nowhere"]
         outbox.broker.script()
         outbox.wait_until_empty(timeout=15)

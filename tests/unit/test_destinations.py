@@ -18,6 +18,16 @@ def test_each_destination_waits_for_itself() -> None:
     assert destinations.delays([DELIVERED]) == {}
 
 
+def test_a_destination_is_news_once() -> None:
+    destinations = Destinations()
+    destinations.delays([Hold("missing", "a"), Hold("missing", "a"), DELIVERED])
+    assert destinations.news() == [("a", "missing")]
+    destinations.delays([Hold("missing", "a"), Hold("denied", "b"), Hold("everything")])
+    assert destinations.news() == [("b", "denied")]
+    destinations.delays([DELIVERED])
+    assert destinations.news() == []
+
+
 def test_the_wait_grows_once_it_is_over_up_to_a_limit() -> None:
     destinations = Destinations()
     waits = []
