@@ -19,9 +19,9 @@ RELAYS = 3
 LEASE_S = 3
 AIMED = 0.8
 """Part of the kills and freezes that wait until a relay holds messages; the others come whenever they come."""
-PATIENCE_S = 3.0
-LONGEST_AIM_S = 0.08
-"""A kill comes up to so long after it was seen that its relay holds messages."""
+PATIENCE_S = 5.0
+LONGEST_PAUSE_S = 0.03
+"""Between two looks whether a relay holds messages: at random, so that every step of a send is met."""
 
 
 class Relays:
@@ -63,18 +63,17 @@ class Relays:
 
     def kill(self) -> None:
         """SIGKILL one, and start another in its place."""
-        relay = self._victim()
+        relay = self._stopped()
+        self.killed_holding += relay.pid in self._holders()
         relay.kill()
         relay.wait()
-        self.killed_holding += relay.pid in self._holders()
         self._running[self._running.index(relay)] = self._start()
 
     def freeze(self) -> None:
         """SIGSTOP one for longer than its lease; by then another one has its messages."""
-        relay = self._victim()
-        if self._is_frozen(relay):
+        if all(map(self._is_frozen, self._running)):
             return
-        relay.send_signal(signal.SIGSTOP)
+        relay = self._stopped()
         self.frozen_holding += relay.pid in self._holders()
         timer = threading.Timer(LEASE_S + self._chance.uniform(0.5, 3.0), relay.send_signal, [signal.SIGCONT])
         timer.start()
@@ -102,17 +101,20 @@ class Relays:
         ).fetchone()
         return row is not None and not row[0]
 
-    def _victim(self) -> subprocess.Popen[bytes]:
-        if self._chance.random() < AIMED:
-            deadline = time.monotonic() + PATIENCE_S
-            while time.monotonic() < deadline:
-                holders = self._holders()
-                found = [relay for relay in self._running if relay.pid in holders and not self._is_frozen(relay)]
-                if found:
-                    time.sleep(self._chance.uniform(0, LONGEST_AIM_S))
-                    return self._chance.choice(found)
-                time.sleep(0.002)
-        return self._chance.choice(self._running)
+    def _stopped(self) -> subprocess.Popen[bytes]:
+        """One that is stopped (SIGSTOP), most often at a moment when it holds messages."""
+        awake = [relay for relay in self._running if not self._is_frozen(relay)]
+        if not awake:
+            return self._chance.choice(self._running)
+        patience = PATIENCE_S if self._chance.random() < AIMED else 0.0
+        deadline = time.monotonic() + patience
+        while True:
+            relay = self._chance.choice(awake)
+            relay.send_signal(signal.SIGSTOP)
+            if relay.pid in self._holders() or time.monotonic() >= deadline:
+                return relay
+            relay.send_signal(signal.SIGCONT)
+            time.sleep(self._chance.uniform(0, LONGEST_PAUSE_S))
 
     def _is_frozen(self, relay: subprocess.Popen[bytes]) -> bool:
         return relay.pid in self._frozen and self._frozen[relay.pid].is_alive()
