@@ -20,6 +20,8 @@ log = structlog.get_logger("relay")
 
 PROBE_S = 10.0
 """So often the connection must prove that notifications still arrive."""
+ALARMING_USAGE = 0.5
+"""Of the server's notification queue. When it is full, every commit with a notification fails."""
 ANSWER_S = 5.0
 """So long a probe may take."""
 
@@ -73,7 +75,8 @@ class Listener:
             self._hear(conn, PROBE_S)
 
     def _prove(self, conn: psycopg.Connection[Any]) -> None:
-        conn.execute(statement("notify_probe"), {"channel": self._probe})
+        row = conn.execute(statement("notify_probe"), {"channel": self._probe}).fetchone()
+        self._note_usage(row[0] if row else 0.0)
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline and not self._stopping.is_set():
             for notification in conn.notifies(timeout=0.2, stop_after=1):
@@ -82,6 +85,11 @@ class Listener:
                 self._wake()
         if not self._stopping.is_set():
             raise RelayError("notifications do not arrive: is listen_url a direct connection?")
+
+    def _note_usage(self, usage: float) -> None:
+        self._metrics.notify_queue_usage.set(usage)
+        if usage >= ALARMING_USAGE:
+            log.warning("notification queue is filling up: some session listens and never reads", usage=round(usage, 2))
 
     def _hear(self, conn: psycopg.Connection[Any], seconds: float) -> None:
         deadline = time.monotonic() + seconds

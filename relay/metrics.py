@@ -23,6 +23,9 @@ class Metrics:
             "relay_send_seconds", "Time that one batch took to send.", ["sink"], registry=self.registry
         )
         self.listener_up = Gauge("relay_listener_up", "1 while notifications arrive.", registry=self.registry)
+        self.notify_queue_usage = Gauge(
+            "relay_notify_queue_usage", "Part of the notification queue that is in use.", registry=self.registry
+        )
 
     def sent(self, sink: str, seconds: float) -> None:
         self._send.labels(sink).observe(seconds)

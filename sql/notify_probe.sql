@@ -1,1 +1,2 @@
-select pg_notify(%(channel)s, '')
+-- Asking how full the queue is also drops what everybody has read: else a queue that was full once may stay so.
+select pg_notification_queue_usage(), pg_notify(%(channel)s, '')
