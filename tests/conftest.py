@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.harness.ordered",
     "tests.harness.outbox",
     "tests.servers.kafka",
+    "tests.servers.docker",
 ]
 
 TESTS = Path(__file__).parent

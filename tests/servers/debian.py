@@ -74,7 +74,7 @@ def _download(suite: str, packages: tuple[str, ...], state: Path, folder: Path) 
     nothing_installed = folder / "status"
     nothing_installed.touch()
     sources = folder / "sources.list"
-    sources.write_text(f"deb {_mirror()} {suite} main\n")
+    sources.write_text(f"deb {debian_mirror()} {suite} main\n")
     settings = {
         "Dir::State": state,
         "Dir::State::status": nothing_installed,
@@ -95,7 +95,7 @@ def _download(suite: str, packages: tuple[str, ...], state: Path, folder: Path) 
     return sorted(archives.glob("*.deb"))
 
 
-def _mirror() -> str:
+def debian_mirror() -> str:
     """The first mirror in this machine's own list of Debian's sources."""
     for name in ("sources.list.d/debian.sources", "sources.list"):
         path = Path("/etc/apt") / name
