@@ -14,8 +14,9 @@ from relay.database import Database
 from relay.errors import RelayError
 from relay.rows import RowClaims
 from sinks.base import DELIVERED, Outcome, Reject, Retry
-from tests.harness.ordered import OrderedSink
+from tests.harness.ordered import OrderedSink, ordered_sink
 from tests.servers.base import wait_until
+from tests.servers.postgres import migrate, new_cluster, new_database
 
 MakeSink = Callable[..., OrderedSink]
 
@@ -111,8 +112,17 @@ def test_it_waits_for_writers_who_know_the_old_number(ordered: MakeSink) -> None
         assert len(sink.keys(key=key)) == 3
 
 
-def test_it_waits_for_a_prepared_transaction(ordered: MakeSink) -> None:
-    sink = ordered(shards=2)
+@pytest.fixture
+def preparing_sink() -> Iterator[OrderedSink]:
+    """On a server that allows two-phase commit."""
+    with new_cluster() as cluster, cluster.run(max_prepared_transactions=10), new_database(cluster.url()) as url:
+        migrate(url)
+        with closing(ordered_sink(url, shards=2)) as sink:
+            yield sink
+
+
+def test_it_waits_for_a_prepared_transaction(preparing_sink: OrderedSink) -> None:
+    sink = preparing_sink
     with psycopg.connect(sink.url) as writer:
         writer.tpc_begin(writer.xid(1, "test", "of reshard"))
         sink.insert(*[f"key-{number}" for number in range(20)], on=writer)
