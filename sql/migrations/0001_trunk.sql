@@ -126,7 +126,7 @@ create table relay.outbox (
 alter table relay.outbox replica identity full;
 
 create index outbox_ready on relay.outbox (sink, shard, id) where run_at is null;
-create index outbox_scheduled on relay.outbox (run_at) where run_at is not null;
+create index outbox_scheduled on relay.outbox (run_at) where run_at < 'infinity';
 create index outbox_returned on relay.outbox (sink, shard, id) where run_at is null and due_at is not null;
 create index outbox_waiting on relay.outbox (sink, relay.hash_of(key, null), id) where run_at = 'infinity';
 create unique index outbox_dedupe on relay.outbox (sink, dedupe_key) where dedupe_key is not null;
