@@ -3,7 +3,11 @@
 with ready as (
   select sink, count(*) as messages from relay.outbox where run_at is null group by sink
 ), scheduled as (
-  select sink, count(*) as messages from relay.outbox where run_at is not null group by sink
+  select sink, count(*) as messages
+    from (select sink from relay.outbox where run_at < 'infinity'
+          union all
+          select sink from relay.outbox where run_at = 'infinity') later
+   group by sink
 ), claimed as (
   select sink, sum(cardinality(ids)) as messages from relay.claims group by sink
 ), dead as (
