@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -94,16 +94,8 @@ class RowClaims:
                 raise LostClaim
             if verdict.delivered:
                 self._delete(conn, claim, verdict.delivered, where)
-            if verdict.retry:
-                retry = retry_params(verdict, self._settings)
-                places = self._lock(conn, where, retry["ids"])
-                conn.execute(statement("settle_retry"), where | retry | {"places": places})
-            if verdict.dead:
-                dead = dead_params(verdict)
-                conn.execute(statement("settle_dead"), where | dead | {"places": self._lock(conn, where, dead["ids"])})
-            for delay, reason, ids in verdict.held:
-                held = {"delay": delay, "unknown": False, "reason": reason, "places": self._lock(conn, where, ids)}
-                conn.execute(statement("settle_release"), where | held)
+            write_undelivered(conn, where, verdict, self._settings, lambda ids: self._lock(conn, where, ids))
+            for _, _, ids in verdict.held:
                 self._scan.go_back(ids[0])
 
     def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
@@ -144,19 +136,26 @@ class RowClaims:
         }
 
 
-def retry_params(verdict: Verdict, settings: SinkSettings) -> dict[str, Any]:
-    """For settle_retry.sql."""
-    ids, reasons, afters = (list(column) for column in zip(*verdict.retry, strict=True))
-    return {
-        "ids": ids,
-        "reasons": reasons,
-        "afters": afters,
-        "base": settings.backoff.base,
-        "max": settings.backoff.max,
-    }
+def write_undelivered(
+    conn: psycopg.Connection[Any],
+    where: Mapping[str, Any],
+    verdict: Verdict,
+    settings: SinkSettings,
+    lock: Callable[[list[int]], Places],
+) -> None:
+    """Write back, inside a settle's transaction, what is tried again, dead or held.
 
-
-def dead_params(verdict: Verdict) -> dict[str, Any]:
-    """For settle_dead.sql."""
-    ids, reasons = (list(column) for column in zip(*verdict.dead, strict=True))
-    return {"ids": ids, "reasons": reasons}
+    Args:
+        lock: holds messages, given their ids, where they are.
+    """
+    if verdict.retry:
+        ids, reasons, afters = (list(column) for column in zip(*verdict.retry, strict=True))
+        retry = {"ids": ids, "reasons": reasons, "afters": afters, "places": lock(ids)}
+        backoff = {"base": settings.backoff.base, "max": settings.backoff.max}
+        conn.execute(statement("settle_retry"), {**where, **retry, **backoff})
+    if verdict.dead:
+        ids, reasons = (list(column) for column in zip(*verdict.dead, strict=True))
+        conn.execute(statement("settle_dead"), {**where, "ids": ids, "reasons": reasons, "places": lock(ids)})
+    for delay, reason, ids in verdict.held:
+        held = {"delay": delay, "unknown": False, "reason": reason, "places": lock(ids)}
+        conn.execute(statement("settle_release"), {**where, **held})

@@ -19,7 +19,7 @@ from relay.database import Database, us_since_1970
 from relay.edge import Edge
 from relay.order import judge_ordered
 from relay.places import Places, lock_rows
-from relay.rows import dead_params, retry_params
+from relay.rows import write_undelivered
 from relay.scan import Appetite
 from relay.settings import SinkSettings
 from relay.statements import statement
@@ -203,15 +203,7 @@ class ShardClaims:
                 gone = conn.execute(statement("delete_delivered_shards"), {"places": places})
                 if not moved and {row[0] for row in gone} != set(ids):
                     raise _Moved
-            if verdict.retry:
-                retry = retry_params(verdict, self._settings)
-                conn.execute(statement("settle_retry"), where | retry | {"places": lock(retry["ids"])})
-            if verdict.dead:
-                dead = dead_params(verdict)
-                conn.execute(statement("settle_dead"), where | dead | {"places": lock(dead["ids"])})
-            for delay, reason, held in verdict.held:
-                params = {"delay": delay, "unknown": False, "reason": reason, "places": lock(held)}
-                conn.execute(statement("settle_release"), where | params)
+            write_undelivered(conn, where, verdict, self._settings, lock)
             if verdict.stuck or verdict.waiting:
                 stick(conn, claim.sink, verdict, self._settings)
             if verdict.progressed:
