@@ -226,6 +226,8 @@ def test_time_out(outbox: Outbox, kind: str, keys: dict[str, Any], interrupted: 
 
 def test_a_thread_that_cannot_be_interrupted_is_left_behind(outbox: Outbox) -> None:
     configure(outbox, timeout="500ms", max_attempts=1)
+    # CPython 3.11: while an exception is pending for one thread, a traced one never gets past a function's start.
+    outbox.environment |= {"COVERAGE_PROCESS_CONFIG": ""}
     blocked, fine = job(outbox, block=30), job(outbox)
     with outbox.relay() as relay:
         outbox.wait_until_empty(timeout=15)
