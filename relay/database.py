@@ -19,11 +19,13 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.json import set_json_loads
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
 from relay.errors import DatabaseUnavailable, RelayError
 from relay.statements import statement
+from sinks.base import read_headers
 
 EPOCH_2000_US = 946_684_800_000_000
 """PostgreSQL's binary timestamps count from 2000; microseconds from 1970 to there."""
@@ -148,6 +150,7 @@ class Database:
         self.pooled = self.pooled or not self._begin_session(conn)
         if self.pooled:
             conn.prepare_threshold = None
+        set_json_loads(read_headers, conn)
         # Payloads stay bytes and times stay integers: nothing is parsed that is only passed on.
         conn.adapters.register_loader("json", ByteaBinaryLoader)
         conn.adapters.register_loader("timestamptz", Int8BinaryLoader)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from relay.applied import check_sinks
 from relay.backoff import Backoff
-from relay.errors import RelayError
+from relay.errors import DatabaseUnavailable, RelayError
 from relay.metrics import Metrics
+from relay.settings import SinkSettings
 from relay.stopping import Stopping
 from relay.store import Store
 from relay.stuck import let_due_keys_go
@@ -32,6 +34,7 @@ class Maintenance:
     """One thread a process.
 
     Args:
+        sinks: those that this relay serves.
         wake: called when messages became ready.
         is_idle: whether this relay waits for work and can be notified.
         circuits: sinks that are unwell, with the reason.
@@ -42,6 +45,7 @@ class Maintenance:
         store: Store,
         worker: str,
         *,
+        sinks: Sequence[SinkSettings],
         wake: Callable[[], None],
         is_idle: Callable[[], bool],
         circuits: Callable[[], Mapping[str, str]],
@@ -50,6 +54,7 @@ class Maintenance:
     ) -> None:
         self._store = store
         self._worker = worker
+        self._sinks = sinks
         self._wake = wake
         self._is_idle = is_idle
         self._circuits = circuits
@@ -57,6 +62,7 @@ class Maintenance:
         self._stopping = stopping
         self._said: tuple[bool, Mapping[str, str]] | None = None
         self._said_at = 0.0
+        self._difference: str | None = None
 
     def run(self) -> None:
         backoff = Backoff(0.2, 5.0)
@@ -110,7 +116,21 @@ class Maintenance:
             return
         idle, circuits = says
         self._store.say_alive(self._worker, idle_for=IDLE_FOR_S if idle else None, circuits=circuits)
+        self._check_sinks()
         self._said, self._said_at = says, time.monotonic()
         if idle:
             # Whatever committed before writers could see that we wait was not announced.
             self._wake()
+
+    def _check_sinks(self) -> None:
+        """Say what was changed under our feet, as nothing else would: a claim of the wrong kind just finds nothing."""
+        try:
+            check_sinks(self._store, self._sinks)
+        except DatabaseUnavailable:
+            raise
+        except RelayError as error:
+            if str(error) != self._difference:
+                log.warning("sink differs from the database", reason=str(error))
+            self._difference = str(error)
+        else:
+            self._difference = None

@@ -42,6 +42,11 @@ class Metrics:
             if count:
                 self._messages.labels(sink, outcome).inc(count)
 
+    def delivered(self) -> int:
+        """Messages delivered since the start."""
+        samples = (sample for metric in self._messages.collect() for sample in metric.samples)
+        return sum(int(s.value) for s in samples if s.name.endswith("_total") and s.labels["outcome"] == "delivered")
+
     def lost(self, sink: str) -> None:
         self._lost.labels(sink).inc()
 

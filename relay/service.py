@@ -21,6 +21,7 @@ from types import FrameType
 
 import structlog
 
+from relay.applied import Drain, check_sinks
 from relay.backoff import Backoff
 from relay.circuit import Circuit
 from relay.claim import LostClaim
@@ -133,7 +134,7 @@ class Service:
         while True:
             try:
                 check_version(database)
-                self._check_sinks(Store(database))
+                check_sinks(Store(database), self._sinks)
                 break
             except DatabaseUnavailable as error:
                 if backoff.failures == 0:
@@ -152,6 +153,7 @@ class Service:
         maintenance = Maintenance(
             Store(self._database("maintenance")),
             self.worker,
+            sinks=self._sinks,
             wake=self._wake,
             is_idle=self._is_idle,
             circuits=lambda: {n: c.reason for n, c in self._circuits.items() if c.reason is not None},
@@ -164,17 +166,12 @@ class Service:
 
     def _watch(self) -> None:
         """Wait for a signal, or for the queue to be empty."""
-        check = Store(self._database("drain"))
+        database = self._database("drain")
+        drain = Drain(Store(database), [sink.name for sink in self._sinks])
         while not self._signalled(0.1):
-            if self._drain and self._is_drained(check):
+            if self._drain and all(poll.idle for poll in self._polls) and drain.is_done():
                 break
-        check.database.close()
-
-    def _is_drained(self, store: Store) -> bool:
-        try:
-            return all(poll.idle for poll in self._polls) and store.is_drained([sink.name for sink in self._sinks])
-        except DatabaseUnavailable:
-            return False
+        database.close()
 
     def _finish(self) -> None:
         held = sum(len(lease.claim.messages) for lease in self._leases.held())
@@ -189,7 +186,7 @@ class Service:
                 break
         self._stopping.stop_at_once()
         self._maintenance_thread.join(2.0)
-        log.info("relay stopped")
+        log.info("relay stopped", delivered=self._metrics.delivered())
 
     def _give_back(self) -> None:
         """Release what is still being sent, so that another relay takes it now and not after the lease."""
@@ -217,18 +214,6 @@ class Service:
             return False
         log.info("signal", name=signal.Signals(number).name)
         return True
-
-    def _check_sinks(self, store: Store) -> None:
-        known = store.known_sinks()
-        for sink in self._sinks:
-            if sink.name not in known:
-                raise RelayError(f"sink {sink.name} is not in the database: run relay apply")
-            shards = known[sink.name][0]
-            if shards != sink.shards:
-                raise RelayError(
-                    f"sink {sink.name}: expected {shards} shards as in the database, got {sink.shards} from the"
-                    f" configuration: set shards, or run relay apply, or relay reshard {sink.name} {sink.shards}"
-                )
 
     def _poll(self, sink: SinkSettings, number: int) -> Poll:
         config = SinkConfig(sink.name, sink.options, sink.send_timeout, sink.ordered, sink.client)

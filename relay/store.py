@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -11,6 +12,15 @@ from psycopg.types.json import Jsonb
 from relay.database import Database
 from relay.places import lock_rows
 from relay.statements import statement
+
+
+class KnownSink(NamedTuple):
+    """A sink as the database has it."""
+
+    shards: int
+    """0: unordered."""
+    paused: str | None
+    """Why nothing is claimed for it; None: it runs."""
 
 
 class Store:
@@ -72,6 +82,8 @@ class Store:
         """True where nothing of these sinks is due or claimed."""
         return bool(self.database.query(statement("is_drained"), {"sinks": list(sinks)})[0][0])
 
-    def known_sinks(self) -> dict[str, tuple[int, int]]:
-        """Shards and maximum of attempts of every applied sink."""
-        return {row[0]: (row[1], row[2]) for row in self.database.query(statement("known_sinks"))}
+    def known_sinks(self) -> dict[str, KnownSink]:
+        """Every applied sink, by name."""
+        return {
+            name: KnownSink(shards, paused) for name, shards, paused in self.database.query(statement("known_sinks"))
+        }

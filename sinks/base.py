@@ -10,6 +10,7 @@ never sleeps and never touches PostgreSQL: the relay alone decides what happens 
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,18 @@ from typing import Any, ClassVar, NamedTuple
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel, ConfigDict
+
+
+class Number(float):
+    """A number in a header that keeps the digits it was written with, as `text`: a float alone would lose some."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def read_headers(text: bytes | bytearray | str) -> Any:
+    """Headers from JSON; a number with a fraction or an exponent becomes a `Number`."""
+    return json.loads(text, parse_float=Number)
 
 
 class Message(NamedTuple):
@@ -30,6 +43,7 @@ class Message(NamedTuple):
     body: bytes | None
     """Anything that is not JSON: Avro, Protobuf, …"""
     headers: Mapping[str, Any]
+    """As `read_headers` gives them."""
     message_id: UUID
     """The same for every copy that is ever sent: the idempotency key."""
     attempts: int

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from sinks.base import Message
 from sinks.redis_plan import Unsendable
-from sinks.wire import json_text, rfc3339
+from sinks.wire import digits_kept, json_text, rfc3339
 
 ACTIVE_JOB_CLASS: Final = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 """Rails' own name, which Sidekiq 8's adapter keeps as an alias of its `Sidekiq::ActiveJob::Wrapper`."""
@@ -92,7 +92,7 @@ class JobWriter:
     def _start(self, kind: str, queue: str, asked: Mapping[str, Any]) -> bytes:
         """What comes before the values that differ from message to message."""
         names = {"class": ACTIVE_JOB_CLASS, "wrapped": kind} if self._active_job else {"class": kind}
-        return json_text({**names, "retry": self._retry, **asked, "queue": queue})[:-1].encode()
+        return digits_kept({**names, "retry": self._retry, **asked, "queue": queue})[:-1].encode()
 
     def _job_data(self, message: Message, queue: str, arguments: bytes) -> bytes:
         """As `ActiveJob::Core#serialize` writes it; locale and time zone are the worker's own defaults."""

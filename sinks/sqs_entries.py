@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from sinks.base import Message, Retry
 from sinks.envelope import Envelope
 from sinks.template import Template, TemplateError
-from sinks.wire import header_text, rfc3339
+from sinks.wire import digits_kept, header_text, rfc3339
 
 MOST_ATTRIBUTES: Final = 10
 """Per message; AWS `quotas-messages`."""
@@ -221,7 +220,7 @@ def _add_headers(texts: dict[str, str], headers: Mapping[str, Any], skip: str | 
     texts.update(fitting)
     if packed:
         # Pure ASCII: what XML does not have is escaped, so it can travel here.
-        texts[PACKED] = json.dumps(packed, allow_nan=False, separators=(",", ":"), sort_keys=True)
+        texts[PACKED] = digits_kept(dict(sorted(packed.items())), ascii_only=True)
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from sinks.base import Message
-from sinks.wire import json_text
+from sinks.wire import digits_kept
 
 Place = Callable[[Message, str], str]
 
@@ -130,7 +130,7 @@ def _optional(what: str, place: str, default: str | None, value: Callable[[Messa
                 raise TemplateError(f"{what} is missing, and {place} has no default")
             return default
         if isinstance(found, (int, float)):
-            return json_text(found)
+            return digits_kept(found)
         raise TemplateError(f"{what} is not a text, as {place} needs it, but {type(found).__name__}")
 
     return text

@@ -1,1 +1,2 @@
-select name, shards, max_attempts from relay.sinks
+select name, shards, case when resharding then 'its messages are being moved: relay reshard' else paused_reason end
+  from relay.sinks

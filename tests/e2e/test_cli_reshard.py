@@ -103,3 +103,10 @@ def test_relays_and_writers_go_on(outbox: Outbox, relay: Command) -> None:
     for ids in seen_of.values():
         first_copies = list(dict.fromkeys(ids))
         assert first_copies == sorted(first_copies)
+
+
+def test_a_running_relay_says_that_its_sink_was_changed(outbox: Outbox, relay: Command) -> None:
+    outbox.configure(order="key", shards=4)
+    with outbox.relay() as running:
+        relay("reshard", "main", "0")
+        wait_until(lambda: running.events("sink differs from the database"), timeout=15)

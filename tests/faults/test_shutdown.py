@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 
@@ -121,6 +122,7 @@ def test_draining_ends_by_itself(outbox: Outbox) -> None:
     outbox.insert(3, run_at="2999-01-01")
     done = outbox.run_relay("run", "--drain")
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stderr.splitlines()[-1])["delivered"] == 500
     assert len(outbox.broker.copies()) == 500
     assert outbox.count("run_at is not null") == 3
     assert outbox.count() == 3
@@ -144,3 +146,16 @@ def test_draining_nothing_ends_even_if_the_broker_is_down(outbox: Outbox) -> Non
     outbox.broker.script(open={"do": "unavailable"})
     done = outbox.run_relay("run", "--drain", timeout=10)
     assert done.returncode == 0, done.stderr
+
+
+def test_draining_says_that_it_waits_for_a_paused_sink(outbox: Outbox) -> None:
+    outbox.configure()
+    outbox.insert(5)
+    assert outbox.run_relay("pause", "main", "--reason", "a move").returncode == 0
+    with outbox.relay("--drain") as relay:
+        wait_until(lambda: relay.events("waiting for a paused sink"))
+        assert relay.events("waiting for a paused sink")[0]["reason"] == "a move"
+        assert outbox.run_relay("resume", "main").returncode == 0
+        assert relay.exit_code() == 0
+        assert len(relay.events("waiting for a paused sink")) == 1
+    assert outbox.is_empty()

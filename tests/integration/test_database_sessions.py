@@ -10,6 +10,7 @@ import pytest
 
 from relay.database import Database
 from relay.errors import DatabaseUnavailable
+from sinks.wire import header_text
 from tests.servers.base import wait_until
 from tests.servers.postgres import with_database
 from tests.servers.proxy import Direction, FaultProxy
@@ -69,3 +70,10 @@ def test_text_arrives_as_utf8_whatever_the_encoding_of_the_database(postgres: st
     finally:
         with psycopg.connect(postgres, autocommit=True) as connection:
             connection.execute(f"drop database {name} with (force)".encode())
+
+
+def test_numbers_in_headers_keep_their_digits_and_payloads_stay_bytes(database_url: str) -> None:
+    with closing(Database(database_url)) as database, database.transaction() as conn:
+        row = conn.execute("select '{\"price\": 1.10}'::jsonb, '[1.10 ]'::json", binary=True).fetchone()
+        assert row is not None
+        assert (header_text(row[0]), row[1]) == ('{"price":1.10}', b"[1.10 ]")

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import redis
 
-from sinks.base import DELIVERED
+from sinks.base import DELIVERED, Number
 from sinks.template import Template
 from sinks.testing import batch, message
 from tests.redis_sinks import entries, names, payloads, streams
@@ -22,7 +22,7 @@ def test_fields_of_an_entry(redis_url: str, redis_client: redis.Redis) -> None:
         kind="order.created",
         key="zoë",
         payload='{"total": 9.90, "name": "zoë"}'.encode(),
-        headers={"trace": "00-ab", "n": 1.5, "tags": ["a", "ü"], "none": None, "yes": True},
+        headers={"trace": "00-ab", "n": Number("1.50"), "tags": ["a", "ü"], "none": None, "yes": True},
         message_id=MESSAGE_ID,
         created_us=1_764_445_000_000_007,
     )
@@ -37,7 +37,7 @@ def test_fields_of_an_entry(redis_url: str, redis_client: redis.Redis) -> None:
         "created_at": b"2025-11-29T19:36:40.000007Z",
         "payload": full.data,
         "header:trace": b"00-ab",
-        "header:n": b"1.5",
+        "header:n": b"1.50",
         "header:tags": '["a","ü"]'.encode(),
         "header:none": b"null",
         "header:yes": b"true",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+
 import pytest
 
-from sinks.wire import header_text, json_text, rfc3339
+from sinks.base import read_headers
+from sinks.wire import digits_kept, header_text, json_text, rfc3339
 
 
 @pytest.mark.parametrize(
@@ -25,6 +29,21 @@ def test_time_has_six_digits_and_is_utc(microseconds: int, text: str) -> None:
 )
 def test_header_is_a_string_or_json(value: object, text: str) -> None:
     assert header_text(value) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["1.10", "3.14159265358979323846", '{"a":[1.50,{"b":12345678901234567890}],"c":"ü","d":[],"e":null}']
+)
+def test_numbers_keep_their_digits(text: str) -> None:
+    assert header_text(read_headers(text)) == text
+    assert json.loads(digits_kept(read_headers(text), ascii_only=True)) == json.loads(text)
+
+
+def test_a_number_with_digits_is_a_number() -> None:
+    value = pickle.loads(pickle.dumps(read_headers("[1.10]")))
+    assert value == [1.1]
+    assert digits_kept(value) == "[1.10]"
+    assert json.dumps(value) == "[1.1]"
 
 
 def test_what_json_does_not_have_never_leaves() -> None:
