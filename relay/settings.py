@@ -21,7 +21,7 @@ from relay.config_types import Bucket, Count, Lower, Seconds, Shards, Size, Url
 from relay.durations import format_duration
 from relay.errors import ConfigError
 from relay.registry import SinkTypeError, UnknownSinkType, load_sink
-from sinks.base import Sink, SinkConfig, SinkOptions
+from sinks.base import BadClient, Sink, SinkConfig, SinkOptions
 
 SHARDS: Final = 64
 """Shards of an ordered sink that does not say how many."""
@@ -210,6 +210,9 @@ def _sink(checker: Checker, name: str) -> SinkSettings | None:
     try:
         # Connects to nothing; but only the broker's library knows which options it has.
         sink_class(sink.config).close()
+    except BadClient as error:
+        for option, expected in error.expected.items():
+            checker.sources.problem((*path, "client", option), expected)
     except ValueError as error:
         checker.sources.problem((*path, "client"), str(error))
     return sink

@@ -20,6 +20,18 @@ from uuid import UUID, uuid4
 from pydantic import BaseModel, ConfigDict
 
 
+class BadClient(ValueError):
+    """Options of `client` that the library does not take, or that would break a promise of the sink.
+
+    Args:
+        expected: what is right, by option.
+    """
+
+    def __init__(self, expected: Mapping[str, str]) -> None:
+        super().__init__("; ".join(f"{name}: expected {words}" for name, words in expected.items()))
+        self.expected = dict(expected)
+
+
 class Number(float):
     """A number in a header that keeps the digits it was written with, as `text`: a float alone would lose some."""
 

@@ -98,7 +98,7 @@ class KafkaClient:
         try:
             self.producer = Producer({**options, "error_cb": self._heard, "logger": log})
         except KafkaException as error:
-            raise ValueError(f"client: {error_of(error).str()}") from None
+            raise ValueError(f"options that librdkafka takes: {error_of(error).str()}") from None
 
     def connect(self, patience: Patience) -> None:
         """Wait until some broker answers.

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
 
-from sinks.base import SinkConfig
+from sinks.base import BadClient, SinkConfig
 from sinks.kafka_errors import error_of
 
 # Its other names, from CONFIGURATION.md of librdkafka 2.16.
@@ -35,10 +35,10 @@ CLUSTER: Final = {"bootstrap.servers", "test.mock.num.brokers"}
 """What says where the brokers are; the second one makes them inside this process."""
 
 OURS: Final = {
-    "transactional.id": "set by the relay: use exactly_once = true",
-    "delivery.report.only.error": "a message is done only when its own delivery report says so",
-    "default.topic.config": "write its options beside the others",
-    "enable.gapless.guarantee": "the relay itself keeps the order of what fails",
+    "transactional.id": "nothing: the relay sets it where exactly_once = true",
+    "delivery.report.only.error": "nothing: a message is done only when its own delivery report says so",
+    "default.topic.config": "nothing: its options go beside the others",
+    "enable.gapless.guarantee": "nothing: the relay itself keeps the order of what fails",
 }
 
 
@@ -46,12 +46,13 @@ def producer_options(config: SinkConfig) -> dict[str, Any]:
     """All options of a producer of this sink, by their first names.
 
     Raises:
-        ValueError: the user's options break a promise, or librdkafka does not take them.
+        BadClient: the user's options break a promise.
+        ValueError: librdkafka does not take them.
     """
     given = {ALIASES.get(name, name): value for name, value in config.client.items()}
-    problems = _broken_promises(given, config)
-    if problems:
-        raise ValueError("client: " + "; ".join(problems))
+    expected = _broken_promises(given, config)
+    if expected:
+        raise BadClient(expected)
     if isinstance(given.get("oauth_cb"), str):
         given["oauth_cb"] = _function(given["oauth_cb"])
     options = _defaults(config) | given
@@ -99,28 +100,28 @@ def _defaults(config: SinkConfig) -> dict[str, Any]:
     return options
 
 
-def _broken_promises(given: Mapping[str, Any], config: SinkConfig) -> list[str]:
-    problems = [f"{name}: {why}" for name, why in OURS.items() if name in given]
+def _broken_promises(given: Mapping[str, Any], config: SinkConfig) -> dict[str, str]:
+    """What was expected, by option."""
+    expected = {name: words for name, words in OURS.items() if name in given}
     if not given.keys() & CLUSTER:
-        problems.append("bootstrap.servers: expected at least one HOST:PORT")
+        expected["bootstrap.servers"] = "at least one HOST:PORT"
     if str(given.get("acks", "all")) not in {"all", "-1"}:
-        problems.append('acks: expected "all", as a message is done only once Kafka cannot lose it')
-    lease = 2 * config.send_timeout
+        expected["acks"] = '"all", as a message is done only once Kafka cannot lose it'
     timeout = given.get("message.timeout.ms")
-    if timeout is not None and not config.send_timeout * 1000 < float(timeout) < lease * 1000:
-        problems.append(
-            f"message.timeout.ms: expected more than {config.send_timeout * 1000:g} (send_timeout) and less than "
-            f"{lease * 1000:g}, the shortest lease"
+    if timeout is not None and not 1 < float(timeout) / 1000 / config.send_timeout < 2:
+        shortest = config.send_timeout * 1000
+        expected["message.timeout.ms"] = (
+            f"more than {shortest:g} (send_timeout) and less than {2 * shortest:g}, the shortest lease"
         )
     idempotent = str(given.get("enable.idempotence", True)).lower() == "true"
     if (config.ordered or config.options.exactly_once) and not idempotent:
-        problems.append("enable.idempotence: expected true, as without it a retry may pass other messages")
+        expected["enable.idempotence"] = "true, as without it a retry may pass other messages"
     if config.ordered:
         if given.get("partitioner") == "random":
-            problems.append('partitioner: a key has no order over partitions; expected one by key, such as "murmur2"')
+            expected["partitioner"] = 'one by key, such as "murmur2", as a key has no order over partitions'
         if "linger.ms" in given and not config.options.exactly_once:
-            problems.append("linger.ms: an ordered sink hands over what it has as a whole; leave it out")
-    return problems
+            expected["linger.ms"] = "nothing: an ordered sink hands over what it has as a whole"
+    return expected
 
 
 def _function(name: str) -> Any:
@@ -128,7 +129,7 @@ def _function(name: str) -> Any:
     try:
         return pkgutil.resolve_name(name)
     except (ValueError, ImportError, AttributeError) as error:
-        raise ValueError(f'client: oauth_cb: expected "module:function": {error}') from error
+        raise BadClient({"oauth_cb": f'"module:function": {error}'}) from error
 
 
 def _ask_librdkafka(options: Mapping[str, Any]) -> None:
@@ -142,4 +143,4 @@ def _ask_librdkafka(options: Mapping[str, Any]) -> None:
     try:
         Producer({**alone, "log_level": 0})
     except KafkaException as error:
-        raise ValueError(f"client: {error_of(error).str()}") from None
+        raise ValueError(f"options that librdkafka takes: {error_of(error).str()}") from None

@@ -21,7 +21,7 @@ from botocore.config import Config
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
-from sinks.base import SinkConfig
+from sinks.base import BadClient, SinkConfig
 from sinks.sqs_errors import Cause, NotSent, Refused, Unanswered, describe
 
 LARGEST_MESSAGE: Final = 2**20
@@ -171,15 +171,15 @@ class SqsClient:
 def check_options(config: SinkConfig) -> None:
     """
     Raises:
-        ValueError: boto3 does not know an option of `client`.
+        BadClient: boto3 does not take an option of `client`.
     """
     known = {*signature(Session.create_client).parameters, "profile_name"} - {"self", "service_name"}
     if unknown := sorted(set(config.client) - known):
-        raise ValueError(f"client: boto3 knows no {', '.join(unknown)}")
+        raise BadClient(dict.fromkeys(unknown, "an option that boto3 knows"))
     try:
         _config(config, config.client.get("config"))
     except (TypeError, boto.BotoCoreError) as error:
-        raise ValueError(f"client.config: {error}") from error
+        raise BadClient({"config": f"what botocore's Config takes: {error}"}) from error
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -60,9 +61,8 @@ def test_the_user_s_own_win_under_any_name() -> None:
     ],
 )
 def test_what_breaks_a_promise_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=r"^client: ") as raised:
+    with pytest.raises(ValueError, match=re.escape(said)):
         options(**given)
-    assert said in str(raised.value)
 
 
 def test_all_problems_are_told_at_once() -> None:
