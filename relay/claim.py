@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from relay.database import us_since_1970
+from relay.database import EPOCH_2000_US
 from sinks.base import Message
 
 NO_HEADERS: Mapping[str, Any] = {}
@@ -94,8 +94,8 @@ class Verdict:
 def message_of(row: Sequence[Any]) -> Message:
     """The message in a row of claim_rows.sql or read_shards.sql; a row's place comes first and is left out."""
     return Message(
-        row[1], row[2], row[3], row[4], row[5], row[6] or NO_HEADERS, row[7], row[8], us_since_1970(row[9]),
-        tuple(row[10] or ()),
+        row[1], row[2], row[3], row[4], row[5], row[6] or NO_HEADERS, row[7], row[8], row[9] + EPOCH_2000_US,
+        tuple(row[10]) if row[10] else (),
     )  # fmt: skip
 
 

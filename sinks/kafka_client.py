@@ -79,6 +79,27 @@ class Patience:
         return min(SLICE_S, self.left)
 
 
+class _Reports:
+    """The reports of one `deliver`, and the callbacks that librdkafka gives them to."""
+
+    def __init__(self) -> None:
+        self._found: list[Report] = []
+        self._failures: list[int] = []
+        self._callbacks: list[Callable[[Any, Any], None]] = []
+
+    def expect(self, records: int) -> tuple[list[Report], list[int], list[Callable[[Any, Any], None]]]:
+        """For so many records: their reports, the positions that fail, both filled by the callbacks, one a record."""
+        self._found, self._failures = [UNREPORTED] * records, []
+        for position in range(len(self._callbacks), records):
+            self._callbacks.append(partial(self._note, position))
+        return self._found, self._failures, self._callbacks
+
+    def _note(self, position: int, error: Any, _message: Any) -> None:
+        self._found[position] = error
+        if error is not None:
+            self._failures.append(position)
+
+
 class KafkaClient:
     """A producer, from its making to its end.
 
@@ -95,6 +116,8 @@ class KafkaClient:
         """Whether a broker does not let this client in."""
         self.down = False
         """Whether no broker could be reached."""
+        self._reports: _Reports | None = None
+        """To be used again, as making the callbacks is dear. None while some report may still come to them."""
         try:
             self.producer = Producer({**options, "error_cb": self._heard, "logger": log})
         except KafkaException as error:
@@ -133,23 +156,17 @@ class KafkaClient:
             ordered: of a key of which librdkafka refused one, hand over no more.
             together: all or nothing, so after a failure the rest need no report.
         """
-        reports: list[Report] = [UNREPORTED] * len(records)
-        failures: list[int] = []
+        expected, self._reports = self._reports or _Reports(), None
+        reports, failures, callbacks = expected.expect(len(records))
         self.trouble = None
         self.denied = self.down = False
-
-        def report(position: int, error: Any, _message: Any) -> None:
-            reports[position] = error
-            if error is not None:
-                failures.append(position)
-
         produce = self.producer.produce
         stuck: set[bytes | None] = set()
-        for position, (topic, value, key, timestamp, headers, _, partition) in enumerate(records):
+        for (topic, value, key, timestamp, headers, _, partition), report in zip(records, callbacks, strict=False):
             if key in stuck:
                 continue
             # By position: keywords would cost another quarter of a microsecond.
-            arguments = (topic, value, key, partition, partial(report, position), None, timestamp, headers)
+            arguments = (topic, value, key, partition, report, None, timestamp, headers)
             try:
                 try:
                     produce(*arguments)
@@ -157,10 +174,12 @@ class KafkaClient:
                     if not self._produce_later(arguments, patience):
                         return reports
             except KafkaException as error:
-                report(position, self._refused(error_of(error)), None)
+                report(self._refused(error_of(error)), None)
                 if ordered and key is not None:
                     stuck.add(key)
         self._await_reports(reports, failures if together else [], patience)
+        if all(report is not UNREPORTED for report in reports):
+            self._reports = expected
         return reports
 
     def _produce_later(self, arguments: tuple[Any, ...], patience: Patience) -> bool:

@@ -53,10 +53,10 @@ def to_record(message: Message, template: Template, sink: str, envelope: Envelop
     if envelope is not None:
         return _enveloped(message, topic, envelope)
     kind = message.kind
-    value = message.data
+    value = message.body if message.payload is None else message.payload
     key = None if message.key is None else message.key.encode()
     headers: list[tuple[str, str | bytes | None]] = [(MESSAGE_ID, str(message.message_id)), (KIND, kind)]
-    size = _OVERHEAD + 4 * len(kind) + len(value) + (len(key) if key else 0)
+    size = _OVERHEAD + 4 * len(kind) + len(value or b"") + len(key or b"")
     if message.headers:
         for name, content in message.headers.items():
             if name not in RESERVED:
