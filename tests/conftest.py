@@ -25,8 +25,10 @@ missing: dict[str, ServerUnavailable] = {}
 
 
 def pytest_configure() -> None:
-    # As Control-C does, so that the fixtures stop their servers when a CI system ends the run.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # As Control-C does, so that the fixtures stop their servers when a CI system ends the run. And Control-C itself: a
+    # shell's background job ignores it, and so would every command that a test starts and interrupts.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
