@@ -67,7 +67,7 @@ def rate(here: Stage, behind: int) -> float:
     claims = here.claims("keys")
     if behind:
         here.conn.execute(
-            "insert into relay.outbox (kind, key, payload) select 'keys', 'stuck-' || (n % 2), '1'"
+            "insert into relay.outbox (kind, key, payload) select 'keys', 'stuck-' || (n %% 2), '1'"
             " from generate_series(1, %s) n",
             [behind],
         )

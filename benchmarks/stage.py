@@ -15,9 +15,11 @@ import psycopg
 
 from relay.circuit import Circuit
 from relay.database import Database
+from relay.edge import Edge
 from relay.engine import Engine
 from relay.leases import Leases
 from relay.metrics import Metrics
+from relay.poll import Poll
 from relay.rows import RowClaims
 from relay.settings import Settings, load
 from relay.shards import ShardClaims
@@ -25,8 +27,12 @@ from relay.stopping import Stopping
 from tests.servers.postgres import migrate, new_cluster, new_database
 
 PAYLOAD_BYTES = 300
-SERVER = {"fsync": "on", "shared_buffers": "512MB", "max_wal_size": "16GB", "checkpoint_timeout": "1h"}
-"""As in production, but with no checkpoint in between, whose full-page images would count for whoever comes next."""
+SERVER = {
+    "fsync": "on", "shared_buffers": "512MB", "max_wal_size": "16GB", "checkpoint_timeout": "1h",
+    "wal_init_zero": "off",
+}  # fmt: skip
+"""As in production, but with no checkpoint in between, whose full-page images would count for whoever comes next. And
+where WAL files are used again, nobody fills them with zeros first."""
 
 
 @dataclass
@@ -57,10 +63,12 @@ class Stage:
         row = self.conn.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
         return int(row[0]) if row else 0
 
-    def claims(self, sink: str) -> RowClaims | ShardClaims:
+    def claims(self, sink: str, edge: Edge | None = None) -> RowClaims | ShardClaims:
         """A way to claim, on a connection of its own."""
-        settings = self.settings.sinks[sink]
-        return (ShardClaims if settings.ordered else RowClaims)(Database(self.url), settings, "benchmark")
+        settings, database = self.settings.sinks[sink], Database(self.url)
+        if settings.ordered:
+            return ShardClaims(database, settings, "benchmark", edge)
+        return RowClaims(database, settings, "benchmark")
 
     def server_cpu(self, name: str = "outbox-relay") -> float:
         """Seconds of CPU that backends of this application name have used so far."""
@@ -71,14 +79,17 @@ class Stage:
         """Run so many engines of a sink until nothing is ready; seconds. The connections stay open."""
         settings = self.settings.sinks[sink]
         circuit, leases, stopping = Circuit(), Leases(), Stopping()
+        edge = Edge(sink, settings.shards)
 
         def work() -> None:
             engine = Engine(
-                settings, claims=self.claims(sink), sink=settings.sink_class(settings.config), circuit=circuit,
+                settings, claims=self.claims(sink, edge), sink=settings.sink_class(settings.config), circuit=circuit,
                 leases=leases, stopping=stopping, metrics=Metrics(),
             )  # fmt: skip
-            while engine.run_once() is not None or self._ready(sink):
-                pass
+            poll = Poll(engine, stopping)
+            with psycopg.connect(self.url, autocommit=True) as conn:
+                while not poll.idle or ready(conn, sink):
+                    poll.round()
             self._engines.append(engine)
 
         started = time.perf_counter()
@@ -88,11 +99,6 @@ class Stage:
     def close_engines(self) -> None:
         while self._engines:
             self._engines.pop().close()
-
-    def _ready(self, sink: str) -> bool:
-        with psycopg.connect(self.url) as conn:
-            row = conn.execute("select exists (select from relay.outbox where sink = %s)", [sink]).fetchone()
-        return bool(row and row[0])
 
     def __post_init__(self) -> None:
         self._engines: list[Engine] = []
@@ -114,6 +120,12 @@ def stage(postgres: int, configuration: str, folder: Path, **server: str | int) 
             here = Stage(url, settings, conn)
             yield here
             here.close_engines()
+
+
+def ready(conn: psycopg.Connection[Any], sink: str) -> bool:
+    """Whether anything of a sink is left."""
+    row = conn.execute("select exists (select from relay.outbox where sink = %s)", [sink]).fetchone()
+    return bool(row and row[0])
 
 
 def cpu_of(pid: int) -> float:

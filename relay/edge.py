@@ -3,13 +3,16 @@
 While some session holds an old snapshot, nothing that left the queue can be cleaned from its index, and a scan from the
 left edge wades through all of it. So reading starts after an id up to which nothing is left. Nothing may appear there
 later either, or a message would be overtaken by later ones of its key. An id is drawn before its transaction
-commits: so an id that was seen becomes the edge only once every transaction that was writing then is over. What comes
-back under an old id has an index of its own, and is always read.
+commits: so the last id that was drawn becomes the limit of all edges only once every transaction that was writing then
+is over. What comes back under an old id has an index of its own, and is always read.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from relay.database import Database
 from relay.statements import statement
@@ -20,50 +23,79 @@ SHARE = 0.1
 """Part of the time that moving the edges may take."""
 
 
+class Mark(NamedTuple):
+    """The edges as they are at one moment."""
+
+    after: tuple[int, ...]
+    """For each shard the id up to which nothing is left."""
+    quiet: int
+    """The id up to which nobody was writing any more."""
+
+
 class Edge:
-    """The edges of one sink's shards, as one worker knows them.
+    """The edges of one sink's shards, shared by the workers of this process.
 
     Raises:
         DatabaseUnavailable: from `move`.
         RelayError: from `move`.
     """
 
-    def __init__(self, database: Database, sink: str, shards: int) -> None:
-        self._database = database
+    def __init__(self, sink: str, shards: int) -> None:
+        self.mark = Mark((0,) * shards, 0)
         self._sink = sink
-        self.after = [0] * shards
-        """For each shard the id up to which nothing is left."""
-        self._seen = 0
+        self._changing = threading.Lock()
+        self._moving = threading.Lock()
         self._candidate = 0
         self._writers: set[str] = set()
         """Transactions that may still commit messages up to the candidate."""
         self._move_at = 0.0
         self._everything_at = time.monotonic() + EVERYTHING_EVERY_S
 
-    def saw(self, message_id: int) -> None:
-        """A message with this id was read."""
-        self._seen = max(self._seen, message_id)
+    def passed(self, mark: Mark, last: Mapping[int, int]) -> None:
+        """All that was ready in these shards, up to these ids, was delivered by whoever held them.
 
-    def move(self) -> None:
+        Args:
+            mark: taken before the messages were read.
+        """
+        with self._changing:
+            after = list(self.mark.after)
+            for shard, message_id in last.items():
+                # An edge that was moved back meanwhile was so for a message that this reader did not see.
+                if shard < len(after) and after[shard] >= mark.after[shard]:
+                    after[shard] = max(after[shard], min(message_id, mark.quiet))
+            self.mark = self.mark._replace(after=tuple(after))
+
+    def move(self, database: Database) -> None:
         """Move on, if it is time. Not inside a transaction: each look needs a snapshot of its own."""
-        now = time.monotonic()
+        if self._moving.acquire(blocking=False):
+            try:
+                self._move(database, time.monotonic())
+            finally:
+                self._moving.release()
+
+    def _move(self, database: Database, now: float) -> None:
         if now < self._move_at:
             return
-        # Who is over now can be seen by the next statement: a transaction gives up its locks last.
-        writing = {row[0] for row in self._database.query(statement("writers"), {"tables": ["relay.outbox"]})}
+        # In this order: an id that is drawn by now belongs to a transaction that is over or among the writers. Who is
+        # over now can be seen by the next statement: a transaction gives up its locks last.
+        drawn = database.query(statement("last_id"))[0][0]
+        writing = {row[0] for row in database.query(statement("writers"), {"tables": ["relay.outbox"]})}
         self._writers &= writing
         if not self._writers:
-            over, self._candidate, self._writers = self._candidate, self._seen, writing
-            self._look(over if writing else self._seen, now)
+            over, self._candidate, self._writers = self._candidate, drawn, writing
+            self._look(database, over if writing else drawn, now)
         self._move_at = now + max(EVERY_S, (time.monotonic() - now) / SHARE)
 
-    def _look(self, highest: int, now: float) -> None:
+    def _look(self, database: Database, quiet: int, now: float) -> None:
         """Find the edges, at most at an id below which nobody is writing any more."""
-        edges = self.after
-        if now >= self._everything_at:
-            # A message that somebody made ready by hand, below the edge.
-            edges = [0] * len(edges)
-        params = {"sink": self._sink, "edges": edges, "highest": highest}
-        self.after = [row[0] for row in self._database.query(statement("edges"), params)]
-        if now >= self._everything_at:
+        # At times everywhere: a message that somebody made ready by hand may be below the edge.
+        everywhere = now >= self._everything_at
+        after = (0,) * len(self.mark.after) if everywhere else self.mark.after
+        params = {"sink": self._sink, "edges": list(after), "highest": quiet}
+        found = [row[0] for row in database.query(statement("edges"), params)]
+        with self._changing:
+            if not everywhere:
+                found = list(map(max, found, self.mark.after))
+            self.mark = Mark(tuple(found), quiet)
+        if everywhere:
             self._everything_at = now + max(EVERYTHING_EVERY_S, (time.monotonic() - now) / SHARE)

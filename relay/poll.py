@@ -37,14 +37,15 @@ class Poll:
     def run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._round()
+                self.round()
             except Exception:
                 # A bug must not end the relay quietly: say so, and go on slowly.
                 log.exception("worker failed", sink=self.engine.name)
                 self._stopping.wait(LONGEST_S)
         self.engine.close()
 
-    def _round(self) -> None:
+    def round(self) -> None:
+        """Run the engine once, and wait where that makes sense."""
         self._wake.clear()
         wait = self.engine.run_once()
         if wait == 0.0:

@@ -26,6 +26,7 @@ from relay.backoff import Backoff
 from relay.circuit import Circuit
 from relay.claim import LostClaim
 from relay.database import Database
+from relay.edge import Edge
 from relay.engine import Engine
 from relay.errors import DatabaseUnavailable, RelayError, UsageError
 from relay.heartbeat import Heartbeat
@@ -84,6 +85,7 @@ class Service:
         self._leases = Leases()
         self._metrics = Metrics()
         self._circuits = {sink.name: Circuit() for sink in self._sinks}
+        self._edges = {sink.name: Edge(sink.name, sink.shards) for sink in self._sinks}
         # The random part keeps a restarted container from being taken for its dead predecessor.
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._polls = [self._poll(sink, number) for sink in self._sinks for number in range(sink.workers)]
@@ -220,7 +222,7 @@ class Service:
         database = self._database(f"{sink.name}/{number}")
         engine = Engine(
             sink,
-            claims=_claims(database, sink, f"{self.worker}:{sink.name}/{number}"),
+            claims=_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._edges[sink.name]),
             sink=sink.sink_class(config),
             circuit=self._circuits[sink.name],
             leases=self._leases,
@@ -273,5 +275,5 @@ class Service:
         return bool(self._threads) and all(poll.engine.trouble is None for poll in self._polls)
 
 
-def _claims(database: Database, sink: SinkSettings, worker: str) -> RowClaims | ShardClaims:
-    return ShardClaims(database, sink, worker) if sink.ordered else RowClaims(database, sink, worker)
+def _claims(database: Database, sink: SinkSettings, worker: str, edge: Edge | None = None) -> RowClaims | ShardClaims:
+    return ShardClaims(database, sink, worker, edge) if sink.ordered else RowClaims(database, sink, worker)

@@ -35,11 +35,12 @@ class _Moved(Exception):
 class ShardClaims:
     """Claims, judges and settles for one worker of one ordered sink. Raises as `RowClaims` does."""
 
-    def __init__(self, database: Database, settings: SinkSettings, worker: str) -> None:
+    def __init__(self, database: Database, settings: SinkSettings, worker: str, edge: Edge | None = None) -> None:
         self._database = database
         self._settings = settings
         self._worker = worker
-        self._edge = Edge(database, settings.name, settings.shards)
+        self._edge = edge or Edge(settings.name, settings.shards)
+        self._mark = self._edge.mark
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
         # Enough for several workers to be busy at once; what is missing in one claim comes in the next.
@@ -50,7 +51,8 @@ class ShardClaims:
         """Claim free shards with up to `limit` ready messages; None where there are none. The token must be fresh."""
         token = token or uuid4()
         limit = min(limit, self._appetite.limit)
-        self._edge.move()
+        self._edge.move(self._database)
+        self._mark = self._edge.mark
         with self._database.transaction() as conn:
             shards = self._take(conn, token)
             rows = self._read(conn, token, shards, limit) if shards else []
@@ -60,7 +62,6 @@ class ShardClaims:
         if claim is None:
             self._want = self._settings.shards
             return None
-        self._edge.saw(rows[-1][1])
         self._appetite.took(len(rows), claim.size)
         self._adapt(len(shards), limit, rows)
         return claim
@@ -83,6 +84,8 @@ class ShardClaims:
             self._settle(claim, verdict, moved=False)
         except _Moved:
             self._settle(claim, verdict, moved=True)
+        if len(verdict.delivered) == len(claim.messages) and not (claim.waiting or claim.exhausted):
+            self._edge.passed(self._mark, dict(zip(claim.shard_of, claim.ids, strict=True)))
 
     def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
         """Give all of a claim back. What was not marked needs no write, unless its outcome is unknown. Raises as
@@ -104,13 +107,13 @@ class ShardClaims:
             "sink": self._settings.name,
             "worker": self._worker,
             "lease": self._settings.lease,
-            "edges": self._edge.after,
+            "edges": list(self._mark.after),
             "shards": self._want,
         }
         return [row[0] for row in conn.execute(statement("claim_shards"), params)]
 
     def _read(self, conn: psycopg.Connection[Any], token: UUID, shards: list[int], limit: int) -> list[tuple[Any, ...]]:
-        edges = self._edge.after
+        edges = self._mark.after
         params = {
             "token": token,
             "sink": self._settings.name,

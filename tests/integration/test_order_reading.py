@@ -87,21 +87,20 @@ def test_a_late_commit_is_not_overtaken_by_what_is_written_after_it(ordered: Mak
 def test_edges_move_on_behind_the_writers(ordered: MakeSink) -> None:
     sink = ordered(shards=2)
     worker = sink.worker()
-    mover = edge.Edge(sink.opened[0], "main", 2)
+    mover, database = edge.Edge("main", 2), sink.opened[0]
     (before,) = sink.insert("other")
     sink.round(worker)
     with sink.transaction() as writer:
         sink.insert("k", on=writer)
         (after,) = sink.insert("other")
-        mover.saw(after)
-        mover.move()
-        assert max(mover.after) < before
+        mover.move(database)
+        assert max(mover.mark.after) < before
         sink.round(worker)
-        mover.move()
-        assert max(mover.after) < before
+        mover.move(database)
+        assert max(mover.mark.after) < before
     sink.round(worker)
-    mover.move()
-    assert mover.after == [after, after]
+    mover.move(database)
+    assert mover.mark.after == (after, after)
 
 
 def test_edges_stay_before_what_is_not_delivered(ordered: MakeSink) -> None:
@@ -110,13 +109,12 @@ def test_edges_stay_before_what_is_not_delivered(ordered: MakeSink) -> None:
     ids = sink.insert("a", "b", "c")
     claim = worker.claim(10)
     assert claim
-    mover = edge.Edge(sink.opened[0], "main", 1)
-    mover.saw(ids[-1])
-    mover.move()
-    assert mover.after == [ids[0] - 1]
+    mover, database = edge.Edge("main", 1), sink.opened[0]
+    mover.move(database)
+    assert mover.mark.after == (ids[0] - 1,)
     worker.release(claim, unknown=False, reason=None)
-    mover.move()
-    assert mover.after == [ids[0] - 1]
+    mover.move(database)
+    assert mover.mark.after == (ids[0] - 1,)
 
 
 def test_what_somebody_made_ready_by_hand_is_found(ordered: MakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
