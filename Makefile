@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 KILLS ?= 200
+# Most tests wait for servers most of the time: three at once keep two cores busy, each with servers of its own.
+AT_ONCE ?= --numprocesses 3 --dist loadfile
 
 # Downloads trust what this machine trusts: uv would bring certificates of its own.
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
@@ -50,12 +52,12 @@ demo: venv
 
 test: check
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest || { echo 'Once more, what failed:'; $(BIN)/coverage run -m pytest --last-failed; }
+	$(BIN)/coverage run -m pytest $(AT_ONCE)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 test-fast: venv
-	$(BIN)/pytest -m 'not full' tests/unit tests/contract tests/integration
+	$(BIN)/pytest $(AT_ONCE) -m 'not full' tests/unit tests/contract tests/integration
 
 check: venv
 	$(BIN)/ruff format --check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,8 @@ pytest_plugins = [
 ]
 
 TESTS = Path(__file__).parent
-missing: dict[str, ServerUnavailable] = {}
+missing: dict[str, str] = {}
+"""Servers that could not be had, and the packages that bring them."""
 
 
 def pytest_configure() -> None:
@@ -40,13 +42,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
     error = call.excinfo.value if call.excinfo else None
     if isinstance(error, ServerUnavailable):
-        missing[error.server] = error
+        missing[error.server] = error.package
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Where several processes test at once, tell the one that sums up."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["missing"] = missing
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    missing.update(getattr(node, "workeroutput", {}).get("missing", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one place what a person would install."""
     if missing:
         terminalreporter.section("servers that cannot be had here")
-        for server, error in sorted(missing.items()):
-            terminalreporter.line(f"{server}: {error.package}")
+        for server, package in sorted(missing.items()):
+            terminalreporter.line(f"{server}: {package}")
         terminalreporter.line("`make test-fast` runs what needs only Python wheels.")

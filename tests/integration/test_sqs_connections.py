@@ -112,7 +112,7 @@ def test_without_a_region_the_sink_says_so() -> None:
 
 @pytest.mark.parametrize(
     ("client", "named"),
-    [({"no_such": 1}, "no_such"), ({"config": {"no_such": 1}}, "no_such"), ({"config": 7}, r"client\.config")],
+    [({"no_such": 1}, "no_such"), ({"config": {"no_such": 1}}, "no_such"), ({"config": 7}, r"config: expected")],
 )
 def test_wrong_client_option_is_named(client: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
