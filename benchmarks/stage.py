@@ -21,6 +21,7 @@ from relay.leases import Leases
 from relay.metrics import Metrics
 from relay.poll import Poll
 from relay.rows import RowClaims
+from relay.scan import Scan
 from relay.settings import Settings, load
 from relay.shards import ShardClaims
 from relay.stopping import Stopping
@@ -63,12 +64,12 @@ class Stage:
         row = self.conn.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
         return int(row[0]) if row else 0
 
-    def claims(self, sink: str, edge: Edge | None = None) -> RowClaims | ShardClaims:
+    def claims(self, sink: str, start: Edge | Scan | None = None) -> RowClaims | ShardClaims:
         """A way to claim, on a connection of its own."""
         settings, database = self.settings.sinks[sink], Database(self.url)
         if settings.ordered:
-            return ShardClaims(database, settings, "benchmark", edge)
-        return RowClaims(database, settings, "benchmark")
+            return ShardClaims(database, settings, "benchmark", start if isinstance(start, Edge) else None)
+        return RowClaims(database, settings, "benchmark", start if isinstance(start, Scan) else None)
 
     def server_cpu(self, name: str = "outbox-relay") -> float:
         """Seconds of CPU that backends of this application name have used so far."""
@@ -79,11 +80,11 @@ class Stage:
         """Run so many engines of a sink until nothing is ready; seconds. The connections stay open."""
         settings = self.settings.sinks[sink]
         circuit, leases, stopping = Circuit(), Leases(), Stopping()
-        edge = Edge(sink, settings.shards)
+        start = Edge(sink, settings.shards) if settings.ordered else Scan()
 
         def work() -> None:
             engine = Engine(
-                settings, claims=self.claims(sink, edge), sink=settings.sink_class(settings.config), circuit=circuit,
+                settings, claims=self.claims(sink, start), sink=settings.sink_class(settings.config), circuit=circuit,
                 leases=leases, stopping=stopping, metrics=Metrics(),
             )  # fmt: skip
             poll = Poll(engine, stopping)

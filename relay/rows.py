@@ -21,38 +21,46 @@ from sinks.base import Outcome
 class RowClaims:
     """Claims, judges and settles for one worker of one unordered sink.
 
+    Args:
+        scan: shared with the sink's other workers in this process.
+
     Raises:
         DatabaseUnavailable: from `claim`, `settle`, `release`: try again later.
         RelayError: from the same: a person has to do something.
     """
 
-    def __init__(self, database: Database, settings: SinkSettings, worker: str) -> None:
+    def __init__(self, database: Database, settings: SinkSettings, worker: str, scan: Scan | None = None) -> None:
         self._database = database
         self._settings = settings
         self._worker = worker
-        self._scan = Scan()
+        self._scan = scan or Scan()
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim up to `limit` free messages; None where there are none. The token must be fresh."""
         token = token or uuid4()
-        rows = self._database.query(
-            statement("claim_rows"),
-            {
-                "token": token,
-                "sink": self._settings.name,
-                "worker": self._worker,
-                "messages": min(limit, self._appetite.limit),
-                "bytes": self._settings.batch_bytes,
-                "lease": self._settings.lease,
-                "after": self._scan.start(),
-            },
-        )
+        look = self._scan.start()
+        try:
+            rows = self._database.query(
+                statement("claim_rows"),
+                {
+                    "token": token,
+                    "sink": self._settings.name,
+                    "worker": self._worker,
+                    "messages": min(limit, self._appetite.limit),
+                    "bytes": self._settings.batch_bytes,
+                    "lease": self._settings.lease,
+                    "after": look.after,
+                },
+            )
+        except BaseException:
+            self._scan.failed(look)
+            raise
         # The server answers in the order of the heap, which is mostly but not always that of the ids.
         rows.sort(key=lambda row: row[1])
         size = size_of(rows)
-        self._scan.found(rows[-1][1] if rows else None)
+        self._scan.found(look, rows[-1][1] if rows else None)
         self._appetite.took(len(rows), size)
         if not rows:
             return None

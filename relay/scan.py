@@ -8,7 +8,10 @@ last such look was. Where order is promised a hint is not enough: see `Edge`.
 
 from __future__ import annotations
 
+import math
+import threading
 import time
+from typing import NamedTuple
 
 FULL_SCAN_SHARE = 0.05
 """Part of the time that full scans may take."""
@@ -34,34 +37,53 @@ class Appetite:
             self.limit = min(self._messages, 2 * messages) if by_bytes else self._messages
 
 
+class Look(NamedTuple):
+    """One claim's way through the index."""
+
+    after: int
+    """It sees ids above this one; 0 = all."""
+    everywhere: bool
+    started: float
+
+
 class Scan:
-    """One worker's scan state."""
+    """Where the next claim of a sink starts, shared by the workers of this process: they pass each other's rows by."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._after = 0
         self._highest = 0
-        self._full_at = 0.0
-        self._full = False
-        self._started = 0.0
+        self._everywhere_at = 0.0
 
-    def start(self) -> int:
-        """The id after which to look; 0 = everywhere."""
-        self._started = time.monotonic()
-        self._full = self._started >= self._full_at
-        return 0 if self._full else self._after
-
-    def found(self, last: int | None) -> None:
-        """Take note of the last id that the scan found; None: nothing."""
-        if self._full:
+    def start(self) -> Look:
+        with self._lock:
             now = time.monotonic()
-            self._full_at = now + (now - self._started) * (1 / FULL_SCAN_SHARE - 1)
-        if last is None:
-            # Nothing lies after the hint, wherever it stood.
-            self._after = self._highest
-        else:
-            self._after = last
-            self._highest = max(self._highest, last)
+            everywhere = now >= self._everywhere_at
+            if everywhere:
+                self._everywhere_at = math.inf  # one at a time
+            return Look(0 if everywhere else self._after, everywhere, now)
+
+    def found(self, look: Look, last: int | None) -> None:
+        """Take note of the last id that a claim found; None: nothing."""
+        with self._lock:
+            if look.everywhere:
+                now = time.monotonic()
+                self._everywhere_at = now + (now - look.started) * (1 / FULL_SCAN_SHARE - 1)
+            if last is not None:
+                self._highest = max(self._highest, last)
+            if look.everywhere and last is not None:
+                self._after = last
+            elif look.after <= self._after:  # else it was moved back meanwhile, for something that this one did not see
+                # Where there was nothing, nothing lies behind any hint.
+                self._after = max(self._after, self._highest if last is None else last)
+
+    def failed(self, look: Look) -> None:
+        """It is not known what it found."""
+        if look.everywhere:
+            with self._lock:
+                self._everywhere_at = 0.0
 
     def go_back(self, message_id: int) -> None:
         """This message is ready again."""
-        self._after = min(self._after, message_id - 1)
+        with self._lock:
+            self._after = min(self._after, message_id - 1)

@@ -37,6 +37,7 @@ from relay.maintenance import Maintenance
 from relay.metrics import Metrics
 from relay.poll import Poll
 from relay.rows import RowClaims
+from relay.scan import Scan
 from relay.schema import check_version
 from relay.settings import Settings, SinkSettings
 from relay.shards import ShardClaims
@@ -85,7 +86,7 @@ class Service:
         self._leases = Leases()
         self._metrics = Metrics()
         self._circuits = {sink.name: Circuit() for sink in self._sinks}
-        self._edges = {sink.name: Edge(sink.name, sink.shards) for sink in self._sinks}
+        self._starts = {sink.name: Edge(sink.name, sink.shards) if sink.ordered else Scan() for sink in self._sinks}
         # The random part keeps a restarted container from being taken for its dead predecessor.
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._polls = [self._poll(sink, number) for sink in self._sinks for number in range(sink.workers)]
@@ -222,7 +223,7 @@ class Service:
         database = self._database(f"{sink.name}/{number}")
         engine = Engine(
             sink,
-            claims=_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._edges[sink.name]),
+            claims=_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._starts[sink.name]),
             sink=sink.sink_class(config),
             circuit=self._circuits[sink.name],
             leases=self._leases,
@@ -275,5 +276,9 @@ class Service:
         return bool(self._threads) and all(poll.engine.trouble is None for poll in self._polls)
 
 
-def _claims(database: Database, sink: SinkSettings, worker: str, edge: Edge | None = None) -> RowClaims | ShardClaims:
-    return ShardClaims(database, sink, worker, edge) if sink.ordered else RowClaims(database, sink, worker)
+def _claims(
+    database: Database, sink: SinkSettings, worker: str, start: Edge | Scan | None = None
+) -> RowClaims | ShardClaims:
+    if sink.ordered:
+        return ShardClaims(database, sink, worker, start if isinstance(start, Edge) else None)
+    return RowClaims(database, sink, worker, start if isinstance(start, Scan) else None)

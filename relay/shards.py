@@ -33,7 +33,11 @@ class _Moved(Exception):
 
 
 class ShardClaims:
-    """Claims, judges and settles for one worker of one ordered sink. Raises as `RowClaims` does."""
+    """Claims, judges and settles for one worker of one ordered sink. Raises as `RowClaims` does.
+
+    Args:
+        edge: shared with the sink's other workers in this process.
+    """
 
     def __init__(self, database: Database, settings: SinkSettings, worker: str, edge: Edge | None = None) -> None:
         self._database = database
@@ -139,6 +143,12 @@ class ShardClaims:
             size=size_of(rows),
             shards=tuple({row[13] for row in rows}),
         )
+        if not any(row[10] or row[14] is not None for row in rows):
+            claim.messages.extend(map(message_of, rows))
+            claim.places.extend([row[0] for row in rows])
+            claim.max_attempts.extend([row[11] for row in rows])
+            claim.shard_of.extend([row[13] for row in rows])
+            return claim
         done_with: set[str] = set()
         for row in rows:
             message, shard, upto = message_of(row), row[13], row[14]

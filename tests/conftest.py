@@ -22,6 +22,8 @@ pytest_plugins = [
 ]
 
 TESTS = Path(__file__).parent
+NOT_FROM_WHEELS = {"kafka", "elasticmq", "docker"}
+"""Fixtures that need more than Python packages."""
 missing: dict[str, str] = {}
 """Servers that could not be had, and the packages that bring them."""
 
@@ -34,9 +36,11 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test by the folder it lives in."""
+    """Mark every test by the folder it lives in, and whether a wheel brings its servers."""
     for item in items:
         item.add_marker(item.path.relative_to(TESTS).parts[0])
+        if NOT_FROM_WHEELS & set(getattr(item, "fixturenames", ())):
+            item.add_marker("full")
 
 
 def pytest_exception_interact(call: pytest.CallInfo[object]) -> None:
