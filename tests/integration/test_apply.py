@@ -14,6 +14,8 @@ from psycopg.conninfo import make_conninfo
 from tests.command import SINKS, Command
 from tests.servers.base import wait_until
 
+pytestmark = pytest.mark.full
+
 EVERYTHING = '\n[[routes]]\nkind = "*"\nsink = "emails"\n'
 
 

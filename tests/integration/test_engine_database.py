@@ -15,6 +15,8 @@ from tests.harness.scripted import ScriptedBroker
 from tests.servers.base import wait_until
 from tests.servers.postgres import migrate, new_cluster, with_database
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def role(outbox: Outbox) -> Iterator[str]:

@@ -12,6 +12,8 @@ from tests.harness.outbox import Outbox
 from tests.servers.base import LOCALHOST, wait_until
 from tests.servers.proxy import FaultProxy
 
+pytestmark = pytest.mark.full
+
 
 def test_metrics_count_every_message_once(outbox: Outbox) -> None:
     outbox.configure(max_attempts=2)

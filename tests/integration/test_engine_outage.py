@@ -10,6 +10,8 @@ import pytest
 from tests.harness.outbox import Outbox
 from tests.servers.base import wait_until
 
+pytestmark = pytest.mark.full
+
 
 def circuits(outbox: Outbox) -> dict[str, str]:
     """What the one relay that runs says of its sinks."""

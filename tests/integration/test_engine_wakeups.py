@@ -11,6 +11,8 @@ import pytest
 from tests.harness.outbox import Outbox
 from tests.servers.base import wait_until
 
+pytestmark = pytest.mark.full
+
 
 def latencies(outbox: Outbox, count: int, gap: float) -> list[float]:
     """Seconds from insert to delivery of messages written one by one, with a pause after each."""

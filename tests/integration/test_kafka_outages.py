@@ -14,6 +14,8 @@ from sinks.testing import batch, message
 from tests.kafka_sinks import assert_in_order, deliver_all, make, opened
 from tests.servers.kafka import KafkaCluster, new_cluster, new_name
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def single() -> Iterator[KafkaCluster]:

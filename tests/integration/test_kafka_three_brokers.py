@@ -15,6 +15,8 @@ from tests.kafka_sinks import assert_in_order, deliver_all, make, opened
 from tests.servers.base import wait_until
 from tests.servers.kafka import KafkaCluster, new_cluster
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def three() -> Iterator[KafkaCluster]:

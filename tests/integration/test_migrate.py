@@ -24,6 +24,8 @@ from tests.command import SINKS, Command
 from tests.servers.base import wait_until
 from tests.servers.postgres import DEFAULT_VERSION, find_programs, new_database
 
+pytestmark = pytest.mark.full
+
 NEWEST = schema.migrations()[-1]
 
 WAITS = (

@@ -28,6 +28,8 @@ from relay.stuck import let_due_keys_go
 from sinks.base import DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry
 from tests.harness.ordered import BEHIND, OrderedSink
 
+pytestmark = pytest.mark.full
+
 KEYS = st.sampled_from(["a", "a", "b", "c", None])
 EXAMPLES = int(os.environ.get("RELAY_TEST_EXAMPLES", "12"))
 STEPS = 80

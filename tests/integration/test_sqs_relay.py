@@ -6,9 +6,13 @@ import random
 from collections import defaultdict
 from typing import Any
 
+import pytest
+
 from tests.harness.outbox import Outbox
 from tests.servers.sqs_answers import Answer, Call, Cut, Failures, Fault
 from tests.servers.sqs_stub import SqsStub
+
+pytestmark = pytest.mark.full
 
 
 def sink(stub: SqsStub, **keys: Any) -> dict[str, dict[str, Any]]:

@@ -29,6 +29,8 @@ from relay.schema import script
 from tests.harness.orm_writers import django_database
 from tests.servers.postgres import migrate, new_cluster, new_database
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def preparing_server() -> Iterator[str]:
