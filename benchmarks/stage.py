@@ -22,6 +22,7 @@ from relay.metrics import Metrics
 from relay.poll import Poll
 from relay.rows import RowClaims
 from relay.scan import Scan
+from relay.service import spare_collector
 from relay.settings import Settings, load
 from relay.shards import ShardClaims
 from relay.stopping import Stopping
@@ -108,6 +109,7 @@ class Stage:
 @contextmanager
 def stage(postgres: int, configuration: str, folder: Path, **server: str | int) -> Iterator[Stage]:
     """A fresh cluster of this version, the schema, and the sinks and routes of a relay.toml."""
+    spare_collector()
     with new_cluster(postgres) as cluster, cluster.run(**{**SERVER, **server}), new_database(cluster.url()) as url:
         migrate(url)
         file = folder / "relay.toml"

@@ -9,6 +9,7 @@ signal, what is still being sent is given back, marked as unknown, and the proce
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import secrets
@@ -49,6 +50,16 @@ log = structlog.get_logger("relay")
 
 BUSY_CLAIMS_PER_S = 100
 """From here on a relay polls faster than a notification would come, and writers are spared them."""
+
+
+GARBAGE_OBJECTS = 10_000
+
+
+def spare_collector() -> None:
+    """Let the garbage collector look at a batch about once, not a dozen times: a message is some ten containers while
+    it is sent, and none of them garbage. It took a sixth of a relay's CPU time."""
+    gc.freeze()
+    gc.set_threshold(GARBAGE_OBJECTS)
 
 
 class _StoppedEarly(Exception):
@@ -110,6 +121,7 @@ class Service:
         except _StoppedEarly:
             log.info("relay stopped")
         else:
+            spare_collector()
             self._start_threads()
             self._watch()
             self._finish()
