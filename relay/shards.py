@@ -50,6 +50,8 @@ class ShardClaims:
         # Enough for several workers to be busy at once; what is missing in one claim comes in the next.
         self._share = max(1, settings.shards // (4 * settings.workers))
         self._want = settings.shards
+        self._small = True
+        """Whether the last messages were small, and none of them has to be taken alone."""
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim free shards with up to `limit` ready messages; None where there are none. The token must be fresh."""
@@ -128,9 +130,14 @@ class ShardClaims:
             "each": -(-limit // len(shards)),
             "bytes": self._settings.batch_bytes,
         }
+        if self._small:
+            rows = conn.execute(statement("read_small_shards"), params, binary=True).fetchall()
+            if all(row[15] and not _suspect(row) for row in rows):
+                return sorted(rows, key=_id_of)
         rows = conn.execute(statement("read_shards"), params, binary=True).fetchall()
-        rows.sort(key=lambda row: row[1])
-        return rows
+        part = self._settings.batch_bytes // limit
+        self._small = all(len(row[4] or row[5] or b"") < part and not _suspect(row) for row in rows)
+        return sorted(rows, key=_id_of)
 
     def _sorted_out(self, token: UUID, rows: list[tuple[Any, ...]]) -> Claim:
         claim = Claim(
@@ -229,3 +236,13 @@ class ShardClaims:
             "uncounted": 1,
             "sink": claim.sink,
         }
+
+
+def _id_of(row: Sequence[Any]) -> int:
+    message_id: int = row[1]
+    return message_id
+
+
+def _suspect(row: Sequence[Any]) -> bool:
+    """Whether two claims died with this message."""
+    return row[10] is not None and len(row[10]) >= 2

@@ -17,14 +17,16 @@ select %(token)s, %(sink)s, oldest.shard, %(worker)s, statement_timestamp(),
                (select o.id from relay.outbox o
                  where o.sink = %(sink)s and o.shard = slice.shard and o.run_at is null and o.due_at is not null
                    and o.id <= (%(edges)s::bigint[])[slice.shard + 1]
+                   and (select exists (select from relay.outbox r
+                                        where r.sink = %(sink)s and r.run_at is null and r.due_at is not null))
                  order by o.id
                  limit 1)
                order by id
                limit 1) first
          where s.name = %(sink)s and s.paused_at is null and not s.resharding
            and not exists (select from relay.claims c where c.sink = %(sink)s and c.shard = slice.shard)
-         order by first.id
-         limit %(shards)s) oldest
+         order by first.id) oldest
  where pg_try_advisory_xact_lock(hashtext('relay shard of ' || %(sink)s), oldest.shard)
+ limit %(shards)s
 on conflict (sink, shard) do nothing
 returning shard

@@ -64,7 +64,16 @@ select 'rows', 0, 'made', '{}', null::timestamptz from generate_series(1, 300) n
 
 HOT = {
     *("claim_rows", "delete_delivered", "lock_rows", "settle_retry", "settle_release", "settle_dead"),
-    *("claim_shards", "read_shards", "note_ids", "drop_unused_claims", "delete_delivered_shards", "edges", "writers"),
+    *(
+        "claim_shards",
+        "read_shards",
+        "read_small_shards",
+        "note_ids",
+        "drop_unused_claims",
+        "delete_delivered_shards",
+        "edges",
+        "writers",
+    ),
     *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "let_go"),
     *("lock_expired_claim", "reap_rows", "reap_dead", "end_reaped_claim", "end_claim", "lock_claim", "extend_claims"),
     *("promote", "next_due", "is_drained", "say_alive", "status", "known_sinks", "count_relays", "say_goodbye"),
