@@ -235,6 +235,26 @@ def test_a_batch_is_bounded_by_bytes(ordered: MakeSink) -> None:
     assert sizes == [2, 2, 2, 2]
 
 
+def test_small_and_large_messages_in_turn(ordered: MakeSink) -> None:
+    sink = ordered(shards=1, batch_bytes=10_000)
+    large, compressed = '"' + "x" * 1000 + '"', '"' + "x" * 50_000 + '"'
+    ids = []
+    for _ in range(3):
+        ids += sink.insert(*"abcde")
+        ids += sink.insert(*"abcdefghijkl", payload=large)
+        ids += sink.insert("a", payload=compressed)
+        ids += sink.insert(*"abc", headers='{"h": "' + "y" * 3000 + '"}')
+    worker = sink.worker()
+    seen = 0
+    while sink.round(worker) is not None:
+        sizes = [len(message.data) for message in sink.log[seen:]]
+        assert sum(sizes) <= 10_000 or len(sizes) == 1
+        seen = len(sink.log)
+    assert [message.id for message in sink.log] == ids
+    assert {len(message.data) for message in sink.log} == {2, 1002, 50_002}
+    assert sum(len(message.headers.get("h", "")) for message in sink.log) == 9 * 3000
+
+
 def test_claims_are_filled_though_most_of_it_waits_in_one_shard(ordered: MakeSink) -> None:
     sink = ordered(shards=64)
     sink.insert(*["hot"] * 3000)
