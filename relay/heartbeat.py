@@ -54,9 +54,9 @@ class Heartbeat:
             return
         self._failing = False
         for lease in leases:
-            shards = ours.get(lease.claim.token, [])
-            if len(shards) < len(lease.claim.shards):
-                # Settled a moment ago, or taken away, be it one shard of many: nothing of it may be sent any more.
+            renewed = ours.get(lease.claim.token)
+            if renewed is None:
+                # Settled a moment ago, or taken away: nothing of it may be sent any more.
                 lease.lose()
-            elif all(shards):
+            elif renewed:
                 lease.renewed(asked_at)

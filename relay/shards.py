@@ -9,6 +9,7 @@ messages go in id order, and that id with them, is always safe: newer ones that 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -64,7 +65,7 @@ class ShardClaims:
             rows = self._read(conn, token, shards, limit) if shards else []
             claim = self._sorted_out(token, rows) if rows else None
             if shards:
-                self._note(conn, token, shards, claim)
+                self._note(conn, token, claim)
         if claim is None:
             self._want = self._settings.shards
             return None
@@ -116,7 +117,11 @@ class ShardClaims:
             "edges": list(self._mark.after),
             "shards": self._want,
         }
-        return [row[0] for row in conn.execute(statement("claim_shards"), params)]
+        locked = [row[0] for row in conn.execute(statement("lock_shards"), params)]
+        if not locked:
+            return []
+        row = conn.execute(statement("claim_shards"), params | {"locked": locked}).fetchone()
+        return row[0] if row else []
 
     def _read(self, conn: psycopg.Connection[Any], token: UUID, shards: list[int], limit: int) -> list[tuple[Any, ...]]:
         edges = self._mark.after
@@ -177,16 +182,21 @@ class ShardClaims:
                 claim.shard_of.append(shard)
         return claim
 
-    def _note(self, conn: psycopg.Connection[Any], token: UUID, shards: list[int], claim: Claim | None) -> None:
-        """Write down what is about to be sent, and give back the shards of which nothing was read."""
-        ids: dict[int, list[int]] = {shard: [] for shard in claim.shards} if claim else {}
-        if claim:
-            for shard, message in zip(claim.shard_of, claim.messages, strict=True):
-                ids[shard].append(message.id)
-            lists = ["{" + ",".join(map(str, of_shard)) + "}" for of_shard in ids.values()]
-            conn.execute(statement("note_ids"), {"token": token, "used": list(ids), "lists": lists})
-        if len(ids) < len(shards):
-            conn.execute(statement("drop_unused_claims"), {"token": token, "used": list(ids)})
+    def _note(self, conn: psycopg.Connection[Any], token: UUID, claim: Claim | None) -> None:
+        """Write down what is about to be sent; where nothing was read, give the shards back."""
+        if claim is None:
+            conn.execute(statement("end_claim"), {"token": token})
+            return
+        ids: dict[int, list[int]] = {shard: [] for shard in claim.shards}
+        for shard, message in zip(claim.shard_of, claim.messages, strict=True):
+            ids[shard].append(message.id)
+        noted = {
+            "token": token,
+            "shards": list(ids),
+            "counts": [len(of_shard) for of_shard in ids.values()],
+            "ids": "{" + ",".join(map(str, chain.from_iterable(ids.values()))) + "}",
+        }
+        conn.execute(statement("note_ids"), noted)
 
     def _adapt(self, shards: int, limit: int, rows: list[tuple[Any, ...]]) -> None:
         """Choose how many shards the next claim takes."""
@@ -203,8 +213,7 @@ class ShardClaims:
             self._want = deep
 
     def _end(self, conn: psycopg.Connection[Any], claim: Claim) -> None:
-        if conn.execute(statement("end_claim"), {"token": claim.token}).rowcount != len(claim.shards):
-            # One of its shards may belong to somebody else; what is left of the claim runs out by itself.
+        if conn.execute(statement("end_claim"), {"token": claim.token}).rowcount == 0:
             raise LostClaim
 
     def _settle(self, claim: Claim, verdict: Verdict, *, moved: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
@@ -34,13 +33,9 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def extend_claims(self, tokens: Sequence[UUID], lease: float) -> Mapping[UUID, list[bool]]:
-        """Renew leases; return the tokens that are still there, and for each of its shards (rows: one) whether it was
-        renewed: what is locked is not."""
-        found: defaultdict[UUID, list[bool]] = defaultdict(list)
-        for token, renewed in self.database.query(statement("extend_claims"), {"tokens": list(tokens), "lease": lease}):
-            found[token].append(renewed)
-        return found
+    def extend_claims(self, tokens: Sequence[UUID], lease: float) -> Mapping[UUID, bool]:
+        """Renew leases; return the tokens that are still there, and whether each was renewed: what is locked is not."""
+        return dict(self.database.query(statement("extend_claims"), {"tokens": list(tokens), "lease": lease}))
 
     def reap(self) -> tuple[str, str, int] | None:
         """Free the messages of one expired claim; return its sink, its worker and how many, or None."""
@@ -48,16 +43,19 @@ class Store:
             row = conn.execute(statement("lock_expired_claim"), binary=True).fetchone()
             if row is None:
                 return None
-            token, sink, shard, worker, ids = row
-            where = {"token": token, "sink": sink, "shard": shard, "mark": token if shard is None else None}
-            where["places"] = lock_rows(conn, where, ids, [shard or 0] * len(ids))
-            if shard is None:
-                conn.execute(statement("reap_dead"), where)
-                conn.execute(statement("reap_rows"), where | {"uncounted": 0})
-            else:
+            token, sink, shards, counts, worker, ids = row
+            ordered = shards is not None
+            spread = zip(shards or [0], counts or [len(ids)], strict=True)
+            shard_of = [shard for shard, count in spread for _ in range(count)]
+            where = {"token": token, "sink": sink, "mark": None if ordered else token}
+            where["places"] = lock_rows(conn, where, ids, shard_of)
+            if ordered:
                 # A message without attempts left is found when it is claimed: its key must be settled with it.
                 conn.execute(statement("reap_rows"), where | {"uncounted": 1})
-            conn.execute(statement("end_reaped_claim"), where)
+            else:
+                conn.execute(statement("reap_dead"), where)
+                conn.execute(statement("reap_rows"), where | {"uncounted": 0})
+            conn.execute(statement("end_claim"), where)
         return sink, worker, len(ids)
 
     def promote(self, messages: int) -> int:

@@ -1,4 +1,4 @@
-select token, sink, shard, worker, ids
+select token, sink, shards, counts, worker, ids
   from relay.claims
  where locked_until < now()
  order by locked_until

@@ -1,4 +1,4 @@
--- What a claimed shard's claim is about: exactly these messages are freed should it run out.
+-- What a claim of shards is about: exactly these messages are freed should it run out. Other shards are given back.
 update relay.claims
-   set ids = (%(lists)s::text[])[array_position(%(used)s::smallint[], shard)]::bigint[]
- where token = %(token)s and shard = any(%(used)s)
+   set shards = %(shards)s::smallint[], counts = %(counts)s::integer[], ids = %(ids)s::text::bigint[]
+ where token = %(token)s

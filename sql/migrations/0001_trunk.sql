@@ -156,12 +156,13 @@ comment on column relay.outbox.created_at is 'When it was written.';
 create table relay.claims (
   token         uuid not null,
   sink          text not null,
-  shard         smallint,
+  shards        smallint[],
+  counts        integer[],
   worker        text not null,
   claimed_at    timestamptz not null,
   locked_until  timestamptz not null,
   ids           bigint[] not null,
-  unique (sink, shard)
+  check ((shards is null) = (counts is null))
 ) with (
   fillfactor = 50,
   autovacuum_vacuum_scale_factor = 0,
@@ -172,14 +173,16 @@ create table relay.claims (
 -- Compressing the ids of a large batch costs the server as much as a tenth of the whole claim.
 alter table relay.claims alter column ids set storage external;
 create index claims_by_token on relay.claims (token);
-comment on table relay.claims is 'Leases: one row a batch (and shard), so that a heartbeat is one small update.';
+create index claims_by_sink on relay.claims (sink);
+comment on table relay.claims is 'Leases: one row a batch, so that a heartbeat is one small update.';
 comment on column relay.claims.token is 'Fresh for every claim. Whoever cannot show it may write nothing.';
 comment on column relay.claims.sink is 'Sink of the messages.';
-comment on column relay.claims.shard is 'The shard that is claimed as a whole; null = single rows.';
+comment on column relay.claims.shards is 'Shards that are claimed as a whole; null = single rows. No two claims of a sink have the same one.';
+comment on column relay.claims.counts is 'How many of the messages are in each of the shards.';
 comment on column relay.claims.worker is 'Who holds it: host, process, a random part of this start, loop.';
 comment on column relay.claims.claimed_at is 'Since when.';
 comment on column relay.claims.locked_until is 'Until when, unless a heartbeat comes.';
-comment on column relay.claims.ids is 'Its messages.';
+comment on column relay.claims.ids is 'Its messages, those of the first shard first.';
 
 
 -- Of a stuck key only messages up to an id may be sent; later ones wait (run_at = infinity) where no claim meets them.

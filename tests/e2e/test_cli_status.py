@@ -63,8 +63,9 @@ def test_each_message_is_counted_once(relay: Command, conn: Connection) -> None:
         "from marked"
     )
     conn.execute(
-        "insert into relay.claims (token, sink, shard, worker, claimed_at, locked_until, ids) "
-        "select gen_random_uuid(), 'orders', min(shard), 'w', now(), now() + '1m'::interval, array_agg(id) "
+        "insert into relay.claims (token, sink, shards, counts, worker, claimed_at, locked_until, ids) "
+        "select gen_random_uuid(), 'orders', array_agg(shard), '{1}', 'w', now(), now() + '1m'::interval, "
+        "array_agg(id) "
         "from (select * from relay.outbox where sink = 'orders' and run_at is null order by created_at limit 1) x"
     )
     conn.execute(

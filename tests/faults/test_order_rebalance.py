@@ -20,11 +20,13 @@ NOTE = """
   create function note() returns trigger language plpgsql as $$
   begin
     insert into claim_log (shard, token, begins)
-    values (coalesce(new.shard, old.shard), coalesce(new.token, old.token), tg_op = 'INSERT');
+    select given, old.token, false from (select unnest(old.shards) except select unnest(new.shards)) gone (given)
+    union all
+    select taken, new.token, true from (select unnest(new.shards) except select unnest(old.shards)) come (taken);
     return null;
   end $$
 """
-TRIGGER = "create trigger note after insert or delete on relay.claims for each row execute function note()"
+TRIGGER = "create trigger note after insert or update or delete on relay.claims for each row execute function note()"
 
 
 def frozen_with_a_claim(outbox: Outbox, relay: Relay) -> bool:

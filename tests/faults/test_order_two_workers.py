@@ -63,7 +63,7 @@ def test_a_relay_that_is_frozen_for_good_delays_only_its_own_keys(outbox: Outbox
         write(outbox)
         wait_until(slow.broker.calls)
         frozen.signal(signal.SIGSTOP)
-        held = {row[0] for row in outbox.sql("select shard from relay.claims")}
+        held = {row[0] for row in outbox.sql("select unnest(shards) from relay.claims")}
         theirs = {
             row[0] for row in outbox.sql("select distinct key from relay.outbox where shard = any(%s)", list(held))
         }

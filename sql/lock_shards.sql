@@ -1,0 +1,27 @@
+-- Choose free shards with ready messages, those with the oldest first, and lock them until the transaction ends. Whoever
+-- is busy claiming a shard is passed by, so that nobody waits in a circle.
+select oldest.shard
+  from (select slice.shard
+          from relay.sinks s
+         cross join generate_series(0, s.shards - 1) as slice (shard)
+         cross join lateral (
+               (select o.id from relay.outbox o
+                 where o.sink = %(sink)s and o.shard = slice.shard and o.run_at is null
+                   and o.id > coalesce((%(edges)s::bigint[])[slice.shard + 1], 0)
+                 order by o.id
+                 limit 1)
+               union all
+               (select o.id from relay.outbox o
+                 where o.sink = %(sink)s and o.shard = slice.shard and o.run_at is null and o.due_at is not null
+                   and o.id <= (%(edges)s::bigint[])[slice.shard + 1]
+                   and (select exists (select from relay.outbox r
+                                        where r.sink = %(sink)s and r.run_at is null and r.due_at is not null))
+                 order by o.id
+                 limit 1)
+               order by id
+               limit 1) first
+         where s.name = %(sink)s and s.paused_at is null and not s.resharding
+           and slice.shard <> all (array(select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))
+         order by first.id) oldest
+ where pg_try_advisory_xact_lock(hashtext('relay shard of ' || %(sink)s), oldest.shard)
+ limit %(shards)s
