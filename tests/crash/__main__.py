@@ -32,7 +32,7 @@ format = "json"
 
 COMMON = """
 lease = "{lease}s"
-send_timeout = "1s"
+send_timeout = "{send}s"
 backoff = {{ base = "100ms", max = "1s" }}
 max_attempts = 10000
 """
@@ -72,8 +72,8 @@ def run(
 ) -> tuple[Relays, set[int]]:
     """Go through it all; the relays, and the numbers of the messages that were committed."""
     routes = "".join(f'[[routes]]\nkind = "crash"\nsink = "{sink.name}"\n' for sink in sinks)
-    common = COMMON.format(lease=LEASE_S)
-    text = HEAD + "".join(sink.configuration() + common for sink in sinks) + routes
+    sections = (sink.configuration() + COMMON.format(send=sink.send_s, lease=LEASE_S * sink.send_s) for sink in sinks)
+    text = HEAD + "".join(sections) + routes
     (folder / "relay.toml").write_text(text, encoding="utf-8")
     with (
         FaultProxy.before(url) as database,

@@ -75,7 +75,7 @@ class Relays:
             return
         relay = self._stopped()
         self.frozen_holding += relay.pid in self._holders()
-        timer = threading.Timer(LEASE_S + self._chance.uniform(0.5, 3.0), relay.send_signal, [signal.SIGCONT])
+        timer = threading.Timer(LEASE_S + self._chance.uniform(0.5, 8.0), relay.send_signal, [signal.SIGCONT])
         timer.start()
         self._frozen[relay.pid] = timer
 
