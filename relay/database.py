@@ -98,6 +98,8 @@ class Database:
         self._timeout = timeout
         self._name = name
         self.pooled = pooled
+        self.connections = 0
+        """How many were made so far: a new one may lead to a server that has forgotten something."""
         self._conn: _Connection | None = None
 
     def query(self, sql: LiteralString, params: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
@@ -147,6 +149,9 @@ class Database:
             self.pooled = True
             conn = self._connect_as(pooled=True)
         conn.deadline_s = self._timeout
+        # Said with every BEGIN: a pooler passes no options on, and each statement has to see what was committed before.
+        conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        self.connections += 1
         self.pooled = self.pooled or not self._begin_session(conn)
         if self.pooled:
             conn.prepare_threshold = None

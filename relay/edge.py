@@ -5,6 +5,9 @@ left edge wades through all of it. So reading starts after an id up to which not
 later either, or a message would be overtaken by later ones of its key. An id is drawn before its transaction
 commits: so the last id that was drawn becomes the limit of all edges only once every transaction that was writing then
 is over. What comes back under an old id has an index of its own, and is always read.
+
+A server that was restarted, or took over from another one, may draw ids again that it had drawn, and knows prepared
+transactions by other names. So all of this is forgotten with each new connection.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ class Mark(NamedTuple):
     """For each shard the id up to which nothing is left."""
     quiet: int
     """The id up to which nobody was writing any more."""
+    generation: int
+    """How often everything was forgotten before."""
 
 
 class Edge:
@@ -41,13 +46,15 @@ class Edge:
     """
 
     def __init__(self, sink: str, shards: int) -> None:
-        self.mark = Mark((0,) * shards, 0)
+        self.mark = Mark((0,) * shards, 0, 0)
         self._sink = sink
         self._changing = threading.Lock()
         self._moving = threading.Lock()
         self._candidate = 0
         self._writers: set[str] = set()
         """Transactions that may still commit messages up to the candidate."""
+        self._generation = 0
+        """That the candidate belongs to."""
         self._move_at = 0.0
         self._everything_at = time.monotonic() + EVERYTHING_EVERY_S
 
@@ -58,12 +65,20 @@ class Edge:
             mark: taken before the messages were read.
         """
         with self._changing:
+            if mark.generation != self.mark.generation:
+                return
             after = list(self.mark.after)
             for shard, message_id in last.items():
                 # An edge that was moved back meanwhile was so for a message that this reader did not see.
                 if shard < len(after) and after[shard] >= mark.after[shard]:
                     after[shard] = max(after[shard], min(message_id, mark.quiet))
             self.mark = self.mark._replace(after=tuple(after))
+
+    def forget(self) -> None:
+        """Begin anew: the server may not be the one that it was."""
+        with self._changing:
+            self.mark = Mark((0,) * len(self.mark.after), 0, self.mark.generation + 1)
+        self._move_at = 0.0
 
     def move(self, database: Database) -> None:
         """Move on, if it is time. Not inside a transaction: each look needs a snapshot of its own."""
@@ -76,17 +91,25 @@ class Edge:
     def _move(self, database: Database, now: float) -> None:
         if now < self._move_at:
             return
+        generation = self.mark.generation
+        if generation != self._generation:
+            self._candidate, self._writers, self._generation = 0, set(), generation
         # In this order: an id that is drawn by now belongs to a transaction that is over or among the writers. Who is
         # over now can be seen by the next statement: a transaction gives up its locks last.
         drawn = database.query(statement("last_id"))[0][0]
+        if drawn < max(self.mark.quiet, self._candidate):
+            self.forget()
+            return
         writing = {row[0] for row in database.query(statement("writers"), {"tables": ["relay.outbox"]})}
         self._writers &= writing
         if not self._writers:
             over, self._candidate, self._writers = self._candidate, drawn, writing
-            self._look(database, over if writing else drawn, now)
+            self._look(database, over if writing else drawn, generation, now)
+        elif now >= self._everything_at:
+            self._look(database, self.mark.quiet, generation, now)
         self._move_at = now + max(EVERY_S, (time.monotonic() - now) / SHARE)
 
-    def _look(self, database: Database, quiet: int, now: float) -> None:
+    def _look(self, database: Database, quiet: int, generation: int, now: float) -> None:
         """Find the edges, at most at an id below which nobody is writing any more."""
         # At times everywhere: a message that somebody made ready by hand may be below the edge.
         everywhere = now >= self._everything_at
@@ -94,8 +117,10 @@ class Edge:
         params = {"sink": self._sink, "edges": list(after), "highest": quiet}
         found = [row[0] for row in database.query(statement("edges"), params)]
         with self._changing:
+            if generation != self.mark.generation:
+                return
             if not everywhere:
                 found = list(map(max, found, self.mark.after))
-            self.mark = Mark(tuple(found), quiet)
+            self.mark = Mark(tuple(found), quiet, generation)
         if everywhere:
             self._everything_at = now + max(EVERYTHING_EVERY_S, (time.monotonic() - now) / SHARE)

@@ -47,7 +47,8 @@ def begin(database: Database, sink: str, shards: int, *, say: Say) -> int | None
 
 def wait(database: Database, sink: str, *, say: Say) -> None:
     """Wait for everybody who may not know the new number yet, and for the sink's claims."""
-    tables = {"tables": ["relay.outbox", "relay.claims"]}
+    # Who lets keys go has locked them, and writes later.
+    tables = {"tables": ["relay.outbox", "relay.claims", "relay.stuck_keys"]}
     waiting = dict(database.query(statement("writers"), tables))
     pause = _Pause(say)
     while waiting:

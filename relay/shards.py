@@ -46,6 +46,7 @@ class ShardClaims:
         self._worker = worker
         self._edge = edge or Edge(settings.name, settings.shards)
         self._mark = self._edge.mark
+        self._connections = 0
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
         # Enough for several workers to be busy at once; what is missing in one claim comes in the next.
@@ -59,8 +60,11 @@ class ShardClaims:
         token = token or uuid4()
         limit = min(limit, self._appetite.limit)
         self._edge.move(self._database)
-        self._mark = self._edge.mark
         with self._database.transaction() as conn:
+            if self._database.connections != self._connections:
+                self._connections = self._database.connections
+                self._edge.forget()
+            self._mark = self._edge.mark
             shards = self._take(conn, token)
             rows = self._read(conn, token, shards, limit) if shards else []
             claim = self._sorted_out(token, rows) if rows else None

@@ -12,6 +12,7 @@ import psycopg
 
 from relay.claim import Verdict
 from relay.database import Database
+from relay.places import Places
 from relay.settings import SinkSettings
 from relay.statements import statement
 
@@ -68,4 +69,6 @@ def let_due_keys_go(database: Database, keys: int = LET_GO_MESSAGES) -> int:
 def _let_go(conn: psycopg.Connection[Any], locked: list[tuple[Any, ...]], messages: int) -> None:
     if locked:
         sinks, hashes = (list(column) for column in zip(*locked, strict=True))
-        conn.execute(statement("let_go"), {"sinks": sinks, "hashes": hashes, "messages": messages})
+        keys = {"sinks": sinks, "hashes": hashes, "messages": messages}
+        places = Places(row[0] for row in conn.execute(statement("lock_waiting"), keys, binary=True))
+        conn.execute(statement("let_go"), keys | {"places": places})

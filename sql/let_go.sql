@@ -1,17 +1,9 @@
--- Let the next waiting messages of locked keys go, in each the lowest ids; a key of which none waits is no longer stuck.
+-- Let these waiting messages of locked keys go; a key of which none waits is no longer stuck.
 -- It is looked at again when the last of them is settled. Only where somebody removes that one by hand it takes long.
 with next as (
   update relay.outbox
      set run_at = null, due_at = coalesce(due_at, created_at)
-   where ctid = any(array(
-           select waiting.place
-             from unnest(%(sinks)s::text[], %(hashes)s::bigint[]) as stuck (sink, key_hash)
-            cross join lateral (
-                  select o.ctid as place
-                    from relay.outbox o
-                   where o.sink = stuck.sink and relay.hash_of(o.key, null) = stuck.key_hash and o.run_at = 'infinity'
-                   order by o.id
-                   limit %(messages)s) waiting))
+   where ctid = any(%(places)s)
   returning id, sink, relay.hash_of(key, null) as key_hash
 ), last as (
   select sink, key_hash, max(id) as id from next group by sink, key_hash
@@ -24,4 +16,8 @@ with next as (
 delete from relay.stuck_keys k
  using unnest(%(sinks)s::text[], %(hashes)s::bigint[]) as stuck (sink, key_hash)
  where k.sink = stuck.sink and k.key_hash = stuck.key_hash
+   and (select o.id from relay.outbox o
+         where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.run_at = 'infinity'
+         order by o.id
+         limit 1) is null
    and not exists (select from last where last.sink = k.sink and last.key_hash = k.key_hash)

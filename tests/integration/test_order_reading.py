@@ -12,6 +12,7 @@ from relay import edge
 from relay.apply import reroute
 from relay.claim import LostClaim
 from relay.dead import requeue
+from relay.shards import ShardClaims
 from sinks.base import DELIVERED, Outcome, Reject, Retry
 from tests.harness.ordered import OrderedSink
 
@@ -281,3 +282,50 @@ def test_a_claim_waits_for_nobody(ordered: MakeSink) -> None:
         claim = sink.worker().claim(100)
         assert claim
         assert claim.shards == (1,)
+
+
+def parked_below_the_edge(sink: OrderedSink, worker: ShardClaims) -> int:
+    """A message that somebody made ready by hand, where no reader looks."""
+    (parked,) = sink.insert("k", run_at="2099-01-01")
+    for _ in range(3):
+        sink.insert("other")
+        sink.round(worker)
+    sink.sql("update relay.outbox set run_at = null")
+    assert sink.round(worker) is None
+    return parked
+
+
+def test_edges_are_forgotten_with_the_connection(ordered: MakeSink) -> None:
+    """The server may have been restarted, or be another one, and draw ids again that it had drawn."""
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    parked = parked_below_the_edge(sink, worker)
+    worker.close()
+    assert sink.round(worker) == [parked]
+
+
+def test_edges_are_forgotten_when_ids_come_again(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    parked = parked_below_the_edge(sink, worker)
+    sink.sql("select setval('relay.outbox_id_seq', %s)", parked)
+    assert sink.round(worker) == [parked]
+
+
+def test_what_is_below_the_edge_is_found_while_a_writer_stays(
+    ordered: MakeSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    (parked,) = sink.insert("k", run_at="2099-01-01")
+    for _ in range(3):
+        sink.insert("other")
+        sink.round(worker)
+    with sink.transaction() as writer:
+        sink.insert("open", on=writer)
+        for _ in range(3):
+            assert sink.round(worker) is None
+        sink.sql("update relay.outbox set run_at = null where id = %s", parked)
+        assert sink.round(worker) is None
+        monkeypatch.setattr(worker._edge, "_everything_at", 0.0)
+        assert sink.round(worker) == [parked]

@@ -360,3 +360,23 @@ def test_keys_of_one_hash_stand_for_each_other(ordered: MakeSink) -> None:
     assert sink.keys(key="a") == [a1]
     assert sink.keys(key="b") == [b1, b2]
     assert [message.id for message in sink.log if message.key is None] == [none]
+
+
+@pytest.mark.parametrize("edited", ["all", "the first"])
+def test_what_waits_is_let_go_though_somebody_changes_it_just_then(ordered: MakeSink, edited: str) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    ids = sink.insert("k", "k", "k", "k")
+    sink.round(worker, fail(ids[0]))
+    sink.pass_time()
+    with psycopg.connect(sink.url) as editor:
+        editor.execute(
+            "update relay.outbox set headers = '{}' where id = any(%s)", [ids if edited == "all" else ids[:1]]
+        )
+        thread = threading.Thread(target=sink.upkeep)
+        thread.start()
+        wait_until(lambda: sink.sql("select pid from pg_locks where not granted"), what="the relay waiting for the row")
+        editor.commit()
+        thread.join()
+    sink.drain(worker)
+    assert sink.keys(key="k") == ids

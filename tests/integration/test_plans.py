@@ -74,7 +74,7 @@ HOT = {
         "edges",
         "writers",
     ),
-    *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "let_go"),
+    *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "lock_waiting", "let_go"),
     *("lock_expired_claim", "reap_rows", "reap_dead", "end_claim", "lock_claim", "extend_claims"),
     *("promote", "next_due", "is_drained", "say_alive", "status", "known_sinks", "count_relays", "say_goodbye"),
 }
