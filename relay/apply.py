@@ -101,8 +101,8 @@ def _refuse(query: Query, changes: Difference) -> None:
             )
         if new is not None and live:
             problems.append(
-                f'sink "{old.name}" has {live:,} live messages in {max(old.shards, 1)} shards, so it cannot have '
-                f"{max(new.shards, 1)} now: put the old number back, or run: relay reshard {old.name} {new.shards}"
+                f'sink "{old.name}" has {live:,} live messages in {old.shards} shards, so it cannot have '
+                f"{new.shards} now: put the old number back, or run: relay reshard {old.name} {new.shards}"
             )
     if problems:
         raise RelayError("; ".join(problems))

@@ -11,6 +11,9 @@ MASK: Final = "***"
 _SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key(?!_converter)|credential|jaas", re.IGNORECASE)
 # Up to the last @ of the line: a password that was not percent-encoded may hold "@", "/" and spaces itself.
 _USERINFO: Final = re.compile(r"(?<=://)([^\s/?#:@]*):.*@")
+# A URL that was mistyped: it is no less secret.
+_ALMOST_USERINFO: Final = re.compile(r":.*@")
+_ALMOST_SETTING: Final = re.compile(r"(?i)^(\s*(?:pass|pwd|secret|token)\w*\s*:\s*)(?!//).+")
 _SETTING: Final = r"((?:pass|pwd|secret|token)\w*\s*=\s*)"
 _QUOTED: Final = r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?"""
 _IN_QUERY: Final = re.compile(rf"{_SETTING}(?:{_QUOTED}|[^\s&]+)", re.IGNORECASE)
@@ -21,7 +24,9 @@ def mask_url(text: str) -> str:
     """The text without the passwords of its URLs (`redis://:***@host`) and `key=value` connection strings."""
     if "=" in text:
         text = (_IN_QUERY if "://" in text else _IN_CONNINFO).sub(rf"\1{MASK}", text)
-    return _USERINFO.sub(rf"\1:{MASK}@", text) if "://" in text else text
+    if "://" in text:
+        return _USERINFO.sub(rf"\1:{MASK}@", text)
+    return _ALMOST_SETTING.sub(rf"\1{MASK}", _ALMOST_USERINFO.sub(f":{MASK}@", text))
 
 
 def secret_name(name: str) -> bool:

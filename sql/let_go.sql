@@ -16,8 +16,4 @@ with next as (
 delete from relay.stuck_keys k
  using unnest(%(sinks)s::text[], %(hashes)s::bigint[]) as stuck (sink, key_hash)
  where k.sink = stuck.sink and k.key_hash = stuck.key_hash
-   and (select o.id from relay.outbox o
-         where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.run_at = 'infinity'
-         order by o.id
-         limit 1) is null
    and not exists (select from last where last.sink = k.sink and last.key_hash = k.key_hash)

@@ -33,6 +33,6 @@ def run(options: Globals, sinks: tuple[str, ...], drain: bool, http: str | None,
     try:
         grace_s = parse_duration(grace)
     except ValueError as error:
-        raise UsageError(f"--grace: {error}") from error
+        raise UsageError(f'--grace: expected {error}, got "{grace}"') from error
     configure(settings.log)
     Service(settings, sinks, drain=drain, http=http, grace=grace_s).run()

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="repeats the same choices")
     parser.add_argument("--sinks", default=",".join(ALL), help="comma-separated: " + ", ".join(ALL))
-    parser.add_argument("--rate", type=int, default=300, help="messages written a second")
+    parser.add_argument("--rate", type=int, default=100, help="messages written a second")
     parser.add_argument("--keep", action="store_true", help="leave benchmarks/results alone")
     asked = parser.parse_args()
     print(f"crash test: {asked.kills} kills, seed {asked.seed}", flush=True)
