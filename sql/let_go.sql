@@ -1,9 +1,10 @@
--- Let these waiting messages of locked keys go; a key of which none waits is no longer stuck.
+-- Let these waiting messages of locked keys go; a key of which none waits is no longer stuck. (A subquery, as so many
+-- places in sight would make the planner read all of a small table.)
 -- It is looked at again when the last of them is settled. Only where somebody removes that one by hand it takes long.
 with next as (
   update relay.outbox
      set run_at = null, due_at = coalesce(due_at, created_at)
-   where ctid = any(%(places)s)
+   where ctid = any(array(select unnest(%(places)s::tid[])))
   returning id, sink, relay.hash_of(key, null) as key_hash
 ), last as (
   select sink, key_hash, max(id) as id from next group by sink, key_hash
