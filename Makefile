@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 KILLS ?= 200
-# Most tests wait for servers most of the time: three at once keep two cores busy, each with servers of its own.
-AT_ONCE ?= --numprocesses 3 --dist loadfile
+# Most tests wait for servers most of the time. Each process has servers of its own.
+AT_ONCE ?= --numprocesses 2 --dist loadfile
 
 # Downloads trust what this machine trusts: uv would bring certificates of its own.
 CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt)
@@ -57,7 +57,7 @@ test: check
 	$(BIN)/coverage report
 
 test-fast: venv
-	$(BIN)/pytest $(AT_ONCE) -m 'not full' tests/unit tests/contract tests/integration
+	$(BIN)/pytest --numprocesses 3 --dist loadfile -m 'not full' tests/unit tests/contract tests/integration
 
 check: venv
 	$(BIN)/ruff format --check .
