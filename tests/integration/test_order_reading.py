@@ -20,7 +20,7 @@ MakeSink = Callable[..., OrderedSink]
 
 
 def deliver_nothing(_: object) -> Outcome:
-    return Retry("not now")
+    return Retry("not now", 60.0)  # the backoff alone, with its jitter, may be over by the next statement
 
 
 def reject(_: object) -> Outcome:
@@ -118,14 +118,20 @@ def test_edges_stay_before_what_is_not_delivered(ordered: MakeSink) -> None:
     assert mover.mark.after == (ids[0] - 1,)
 
 
-def test_what_somebody_made_ready_by_hand_is_found(ordered: MakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "EVERYTHING_EVERY_S", 0.0)
-    sink = ordered(shards=1)
-    worker = sink.worker()
+def park(sink: OrderedSink, worker: ShardClaims) -> int:
+    """A scheduled message that all edges have passed."""
     (parked,) = sink.insert("k", run_at="2099-01-01")
     for _ in range(3):
         sink.insert("other")
         sink.round(worker)
+    return parked
+
+
+def test_what_somebody_made_ready_by_hand_is_found(ordered: MakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "EVERYTHING_EVERY_S", 0.0)
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    parked = park(sink, worker)
     sink.sql("update relay.outbox set run_at = null")
     sink.drain(worker)
     assert sink.keys(key="k") == [parked]
@@ -286,10 +292,7 @@ def test_a_claim_waits_for_nobody(ordered: MakeSink) -> None:
 
 def parked_below_the_edge(sink: OrderedSink, worker: ShardClaims) -> int:
     """A message that somebody made ready by hand, where no reader looks."""
-    (parked,) = sink.insert("k", run_at="2099-01-01")
-    for _ in range(3):
-        sink.insert("other")
-        sink.round(worker)
+    parked = park(sink, worker)
     sink.sql("update relay.outbox set run_at = null")
     assert sink.round(worker) is None
     return parked
@@ -317,10 +320,7 @@ def test_what_is_below_the_edge_is_found_while_a_writer_stays(
 ) -> None:
     sink = ordered(shards=1)
     worker = sink.worker()
-    (parked,) = sink.insert("k", run_at="2099-01-01")
-    for _ in range(3):
-        sink.insert("other")
-        sink.round(worker)
+    parked = park(sink, worker)
     with sink.transaction() as writer:
         sink.insert("open", on=writer)
         for _ in range(3):
