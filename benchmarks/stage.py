@@ -22,7 +22,7 @@ from relay.metrics import Metrics
 from relay.poll import Poll
 from relay.rows import RowClaims
 from relay.scan import Scan
-from relay.service import spare_collector
+from relay.service import new_claims, spare_collector
 from relay.settings import Settings, load
 from relay.shards import ShardClaims
 from relay.stopping import Stopping
@@ -67,10 +67,7 @@ class Stage:
 
     def claims(self, sink: str, start: Edge | Scan | None = None) -> RowClaims | ShardClaims:
         """A way to claim, on a connection of its own."""
-        settings, database = self.settings.sinks[sink], Database(self.url)
-        if settings.ordered:
-            return ShardClaims(database, settings, "benchmark", start if isinstance(start, Edge) else None)
-        return RowClaims(database, settings, "benchmark", start if isinstance(start, Scan) else None)
+        return new_claims(Database(self.url), self.settings.sinks[sink], "benchmark", start)
 
     def server_cpu(self, name: str = "outbox-relay") -> float:
         """Seconds of CPU that backends of this application name have used so far."""

@@ -210,7 +210,7 @@ class Service:
         for lease in self._leases.held():
             claim = lease.claim
             lease.lose()
-            claims = _claims(database, self._settings.sinks[claim.sink], self.worker)
+            claims = new_claims(database, self._settings.sinks[claim.sink], self.worker)
             try:
                 claims.release(claim, unknown=True, reason="the relay was stopped during the send")
                 log.warning("claim given back", sink=claim.sink, count=len(claim.messages))
@@ -235,7 +235,7 @@ class Service:
         database = self._database(f"{sink.name}/{number}")
         engine = Engine(
             sink,
-            claims=_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._starts[sink.name]),
+            claims=new_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._starts[sink.name]),
             sink=sink.sink_class(config),
             circuit=self._circuits[sink.name],
             leases=self._leases,
@@ -288,9 +288,10 @@ class Service:
         return bool(self._threads) and all(poll.engine.trouble is None for poll in self._polls)
 
 
-def _claims(
+def new_claims(
     database: Database, sink: SinkSettings, worker: str, start: Edge | Scan | None = None
 ) -> RowClaims | ShardClaims:
+    """The way to claim that this sink needs. `start`: shared by its workers."""
     if sink.ordered:
         return ShardClaims(database, sink, worker, start if isinstance(start, Edge) else None)
     return RowClaims(database, sink, worker, start if isinstance(start, Scan) else None)
