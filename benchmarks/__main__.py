@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("drain", "insert", "horizon", "latency", "memory", "order", "brokers")
+NAMES = ("start", "drain", "insert", "horizon", "latency", "memory", "order", "brokers")
 
 
 def main() -> int:

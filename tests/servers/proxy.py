@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from tests.servers.base import LOCALHOST
 
@@ -67,6 +68,9 @@ class FaultProxy:
         self._reset_on_limit = True
         self._listener: asyncio.Server | None = None
         self._pairs: set[Pair] = set()
+        self._serving: set[asyncio.Task[None]] = set()
+        self._writers: WeakSet[asyncio.StreamWriter] = WeakSet()
+        """Of every connection, also one that has no server yet, or has ended and not said all."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="fault-proxy", daemon=True)
 
@@ -165,22 +169,37 @@ class FaultProxy:
             rules.flowing.set()
             rules.delay, rules.rate, rules.left = 0.0, None, None
         if self._listener is None:
-            self._listener = await asyncio.start_server(self._serve, LOCALHOST, self.port)
+            self._listener = await asyncio.start_server(self._accept, LOCALHOST, self.port)
             self.port = self._listener.sockets[0].getsockname()[1]
 
     async def _stop_listening(self) -> None:
         if self._listener is not None:
+            # asyncio drops, and leaves open, what it accepted just before its listener is closed.
+            for each in self._listener.sockets:
+                self._loop.remove_reader(each.fileno())
+            await asyncio.sleep(0)
             self._listener.close()
             self._listener = None
 
     async def _stop(self) -> None:
         await self._stop_listening()
         self._cut_all(reset=True)
-        mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # A connection that was just accepted becomes a task of ours only now: asyncio's own is left to end.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in self._serving:
+                task.cancel()
+            await asyncio.wait(others)
+        for writer in self._writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+    def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        serving = self._loop.create_task(self._serve(from_client, to_client))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+        # Also where it was cancelled before it began, or before it had a server.
+        serving.add_done_callback(lambda _: to_client.close())
+        self._writers.add(to_client)
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.accepted += 1
@@ -189,6 +208,7 @@ class FaultProxy:
         except OSError:
             _break(to_client, reset=True)
             return
+        self._writers.add(to_server)
         pair = (to_client, to_server)
         self._pairs.add(pair)
         try:

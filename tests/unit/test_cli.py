@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -65,17 +65,6 @@ def test_help_names_every_command_and_imports_nothing_heavy(tmp_path: Path) -> N
     for name, command in COMMANDS.items():
         assert f"  {name} " in done.stdout
         assert command.help in done.stdout
-
-
-def test_help_takes_less_than_300_ms(tmp_path: Path) -> None:
-    # The best of several: other work on this machine is not what is measured.
-    assert min(_seconds(lambda: relay("--help", cwd=tmp_path)) for _ in range(5)) < 0.3
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import socket
 import socketserver
 import threading
@@ -188,6 +189,19 @@ def test_a_server_that_is_gone_resets_the_client() -> None:
     # It may come while the client still connects.
     with FaultProxy(LOCALHOST, port) as proxy, pytest.raises(ConnectionResetError), client(proxy) as connection:
         connection.recv(1)
+
+
+def test_a_proxy_that_stops_leaves_no_socket_open() -> None:
+    # The session's warnings are errors, so a socket that is left open fails the test.
+    with serving(Echo) as port:
+        for _ in range(50):
+            with FaultProxy(LOCALHOST, port) as proxy:
+                proxy.stall(Direction.TO_SERVER)
+                clients = [socket.create_connection((LOCALHOST, proxy.port)) for _ in range(5)]
+            for each in clients:
+                each.close()
+            del proxy
+        gc.collect()
 
 
 @pytest.mark.parametrize(
