@@ -29,9 +29,9 @@ def test_a_silent_listener_is_found_out_and_replaced(outbox: Outbox) -> None:
             wait_until(lambda: relay.metric("relay_listener_up") == 1)
             proxy.stall()
             silent_at = time.monotonic()
-            assert slowest_of(outbox, 5) < POLL_S + 0.3
+            assert slowest_of(outbox, 5) < POLL_S + 2
             wait_until(lambda: relay.metric("relay_listener_up") == 0, timeout=20)
-            assert time.monotonic() - silent_at < 16
+            assert time.monotonic() - silent_at < 20
             proxy.resume()
             wait_until(lambda: relay.metric("relay_listener_up") == 1, timeout=10)
             time.sleep(2)
@@ -47,7 +47,7 @@ def test_a_first_reconnect_that_fails_is_not_the_last(outbox: Outbox) -> None:
             assert outbox.end_sessions("listener") == 1
             wait_until(lambda: relay.metric("relay_listener_up") == 0, timeout=5)
             time.sleep(3)
-            assert slowest_of(outbox, 2) < POLL_S + 0.3
+            assert slowest_of(outbox, 2) < POLL_S + 2
             assert len(relay.events("notifications do not arrive; polling")) == 1
             proxy.resume()
             wait_until(lambda: relay.metric("relay_listener_up") == 1, timeout=15)

@@ -43,7 +43,7 @@ def test_a_silent_server_is_given_up_in_time(database_url: str) -> None:
             started = time.monotonic()
             with pytest.raises(DatabaseUnavailable, match="in time"), ours.transaction() as connection:
                 connection.execute("select 1")
-            assert time.monotonic() - started < 1
+            assert time.monotonic() - started < 5
             proxy.resume()
             assert ours.query("select 2") == [(2,)]
     wait_until(lambda: sessions(database_url, "silent") == 0)

@@ -177,7 +177,7 @@ def refused(outbox: Outbox) -> str:
     started = time.monotonic()
     done = outbox.run_relay("run", timeout=20)
     assert done.returncode == 1, done.stderr
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 10
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
     return done.stderr

@@ -39,7 +39,7 @@ def test_a_client_that_says_nothing_blocks_no_other(outbox: Outbox) -> None:
         assert relay.healthy()
         assert relay.ready()
         assert "relay_messages" in relay.get("metrics")
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 10
 
 
 def test_readiness_is_the_databases_and_health_is_not(outbox: Outbox) -> None:

@@ -90,7 +90,7 @@ def test_a_row_locked_by_a_session_is_passed_by(outbox: Outbox) -> None:
         with outbox.relay():
             wait_until(lambda: set(outbox.broker.copies()) == set(ids[1:]))
             holder.rollback()
-            outbox.wait_until_empty(timeout=5)
+            outbox.wait_until_empty()
 
 
 def test_a_settle_that_waits_for_a_lock_costs_other_claims_nothing(outbox: Outbox) -> None:
@@ -120,7 +120,7 @@ def test_ids_that_commit_out_of_order_are_all_found(outbox: Outbox) -> None:
         early = outbox.insert(100)
         wait_until(lambda: set(outbox.broker.copies()) == set(early))
         slow.commit()
-        outbox.wait_until_empty(timeout=5)
+        outbox.wait_until_empty()
     assert [delivery.kind for delivery in outbox.broker.deliveries()][-1] == "late"
     assert len(outbox.broker.copies()) == 101
 
@@ -132,7 +132,7 @@ def test_a_paused_sink_is_not_claimed_for(outbox: Outbox) -> None:
         outbox.insert(5)
         wait_until(lambda: len(outbox.broker.deliveries()) == 5)
         assert outbox.run_relay("resume", "main").returncode == 0
-        outbox.wait_until_empty(timeout=3)
+        outbox.wait_until_empty()
     assert {(delivery.sink, delivery.attempts) for delivery in outbox.broker.deliveries()} == {
         ("main", 1),
         ("other", 1),

@@ -50,7 +50,7 @@ def test_batches_that_a_topic_refuses_are_made_smaller(kafka: KafkaCluster) -> N
         assert set(sink.send(batch(messages))) == {DELIVERED}
         began = time.monotonic()
         assert set(sink.send(batch(messages))) == {DELIVERED}
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 2
     assert len(kafka.read(topic)) == 300
 
 
@@ -60,14 +60,14 @@ def test_missing_topic_stops_no_other_and_recovers(kafka: KafkaCluster) -> None:
     with opened(kafka.client) as sink:
         began = time.monotonic()
         outcomes = sink.send(batch(mixed))
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 6
         assert outcomes[::2] == [DELIVERED] * 20
         assert {type(one) for one in outcomes[1::2]} == {Hold}
         assert {one.destination for one in outcomes[1::2] if isinstance(one, Hold)} == {absent}
         assert "does not exist" in str(outcomes[1])
         began = time.monotonic()
         assert sink.send(batch(mixed))[0] == DELIVERED
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 2
         kafka.new_topic(absent)
         assert set(sink.send(batch(mixed[1::2]))) == {DELIVERED}
     assert len(kafka.read(absent)) == 20
@@ -97,7 +97,7 @@ def test_denied_topic_stops_no_other_and_recovers(kafka: KafkaCluster, may_see_i
         for _ in range(2):
             began = time.monotonic()
             outcomes = sink.send(batch(mixed))
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 6
             assert outcomes[::2] == [DELIVERED] * 20
             assert {one.destination for one in outcomes[1::2] if isinstance(one, Hold)} == {secret}
             assert "not authorized" in str(outcomes[1])
@@ -120,7 +120,7 @@ def test_wrong_password_is_said_soon_and_without_it(kafka: KafkaCluster) -> None
     began = time.monotonic()
     with pytest.raises(SinkUnavailable, match=r"[Aa]uthentication failed") as raised, opened(client, "t"):
         pass
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 6
     assert not raised.value.unknown
     assert "not-the-password" not in raised.value.reason
 

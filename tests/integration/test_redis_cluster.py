@@ -175,7 +175,7 @@ def test_unknown_answer_of_one_node_is_asked_again(cluster: Cluster, direction: 
             with pytest.raises(SinkUnavailable) as caught:
                 sink.send(claim)
             assert caught.value.unknown
-            assert time.monotonic() - began < 1.6
+            assert time.monotonic() - began < 4
         for node in (0, 2):
             assert len(cluster.payloads(cluster.stream(node))) == 1
         cluster.proxies[1].resume()

@@ -34,7 +34,7 @@ def test_handshake_without_answer_is_known(redis_url: str, redis_client: redis.R
         with pytest.raises(SinkUnavailable) as caught:
             sink.send(batch([message(1)]))
         assert not caught.value.unknown
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 4
     assert payloads(redis_client) == []
 
 
@@ -49,7 +49,7 @@ def test_request_without_answer_is_unknown_and_asked_again(
         with pytest.raises(SinkUnavailable) as caught:
             sink.send(claim)
         assert caught.value.unknown
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 4
         proxy.resume()
         assert list(sink.send(claim)) == [DELIVERED] * 2
     assert len(jobs(redis_client)) == 2

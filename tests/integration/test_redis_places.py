@@ -115,7 +115,7 @@ def test_primary_that_was_demoted_is_left(group: Sentinel) -> None:
             wait_until(lambda: client.info("replication")["role"] == "slave", timeout=20, what="the demotion")
         began = time.monotonic()
         wait_until(lambda: sends(sink, 2), timeout=20, what="a message getting through")
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         assert len(payloads(promoted)) == 2
 
 
@@ -133,9 +133,9 @@ def test_silent_sentinels_leave_no_send_hanging() -> None:
         server.server.freeze()
         began = time.monotonic()
         with pytest.raises(SinkUnavailable, match="No master found"):
-            with streams(f"redis+sentinel://{hosts}/primary", timeout=1.0):
+            with streams(f"redis+sentinel://{hosts}/primary", timeout=2.0):
                 pass
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
         server.server.thaw()
 
 

