@@ -50,6 +50,9 @@ SESSION_OPTIONS = (
 )
 """Through a pooler none of these can be set; there, nothing is prepared and every plan is made for the moment."""
 
+PLANNED_ONCE = "-c plan_cache_mode=force_generic_plan"
+"""For who runs the same statements again and again: planning one for its values costs as much as running it."""
+
 
 class _Connection(psycopg.Connection[Any]):
     """A connection whose every wait for the server ends."""
@@ -91,10 +94,14 @@ class Database:
         name: shown as ``application_name``.
         pooled: True where `url` is known to lead through a pooler in transaction mode: no prepared statements, no
             options. It is found out otherwise.
+        brief: True for a command, whose few statements are planned for their values.
     """
 
-    def __init__(self, url: str, *, timeout: float = 30.0, name: str = "outbox-relay", pooled: bool = False) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = 30.0, name: str = "outbox-relay", pooled: bool = False, brief: bool = False
+    ) -> None:
         self._url = url
+        self._brief = brief
         self._timeout = timeout
         self._name = name
         self.pooled = pooled
@@ -153,8 +160,7 @@ class Database:
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         self.connections += 1
         self.pooled = self.pooled or not self._begin_session(conn)
-        if self.pooled:
-            conn.prepare_threshold = None
+        conn.prepare_threshold = None if self.pooled else 5 if self._brief else 0
         set_json_loads(read_headers, conn)
         # Payloads stay bytes and times stay integers: nothing is parsed that is only passed on.
         conn.adapters.register_loader("json", ByteaBinaryLoader)
@@ -162,7 +168,8 @@ class Database:
         return conn
 
     def _connect_as(self, *, pooled: bool) -> _Connection:
-        conninfo = _conninfo(self._url, timeout=self._timeout, name=self._name, pooled=pooled)
+        options = () if pooled else SESSION_OPTIONS if self._brief else (*SESSION_OPTIONS, PLANNED_ONCE)
+        conninfo = _conninfo(self._url, timeout=self._timeout, name=self._name, options=options)
         return _Connection.connect(conninfo, autocommit=True)
 
     def _begin_session(self, conn: _Connection) -> bool:
@@ -207,7 +214,7 @@ def us_since_1970(binary: int) -> int:
     return binary + EPOCH_2000_US
 
 
-def _conninfo(url: str, *, timeout: float, name: str, pooled: bool) -> str:
+def _conninfo(url: str, *, timeout: float, name: str, options: Sequence[str]) -> str:
     given = conninfo_to_dict(url)
     ours: dict[str, Any] = {
         "application_name": name,
@@ -218,9 +225,9 @@ def _conninfo(url: str, *, timeout: float, name: str, pooled: bool) -> str:
         "keepalives_interval": 5,
         "keepalives_count": 3,
     }
-    if not pooled:
+    if options:
         theirs = given.pop("options", None)
-        ours["options"] = " ".join([*([str(theirs)] if theirs else []), *SESSION_OPTIONS])
+        ours["options"] = " ".join([*([str(theirs)] if theirs else []), *options])
     return make_conninfo("", **{**ours, **given})
 
 

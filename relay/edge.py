@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from relay.database import Database
 from relay.statements import statement
 
 EVERY_S = 0.05
+LOOK_EVERY_S = 1.0
+"""What this process delivers moves the edges too: to look is for what others deliver."""
 EVERYTHING_EVERY_S = 60.0
 SHARE = 0.1
 """Part of the time that moving the edges may take."""
@@ -51,11 +53,13 @@ class Edge:
         self._changing = threading.Lock()
         self._moving = threading.Lock()
         self._candidate = 0
+        self._line: list[int] = []
+        """Shards that were found ready, and left to whoever claims next."""
         self._writers: set[str] = set()
         """Transactions that may still commit messages up to the candidate."""
         self._generation = 0
         """That the candidate belongs to."""
-        self._move_at = 0.0
+        self._move_at = self._look_at = 0.0
         self._everything_at = time.monotonic() + EVERYTHING_EVERY_S
 
     def passed(self, mark: Mark, last: Mapping[int, int]) -> None:
@@ -74,11 +78,22 @@ class Edge:
                     after[shard] = max(after[shard], min(message_id, mark.quiet))
             self.mark = self.mark._replace(after=tuple(after))
 
+    def next_in_line(self, shards: int) -> list[int]:
+        """So many shards that were found ready; fewer where there are no more."""
+        with self._changing:
+            taken, self._line = self._line[:shards], self._line[shards:]
+        return taken
+
+    def line_up(self, shards: Sequence[int]) -> None:
+        """Leave ready shards to whoever claims next, in this order."""
+        with self._changing:
+            self._line = list(shards)
+
     def forget(self) -> None:
         """Begin anew: the server may not be the one that it was."""
         with self._changing:
             self.mark = Mark((0,) * len(self.mark.after), 0, self.mark.generation + 1)
-        self._move_at = 0.0
+        self._move_at = self._look_at = 0.0
 
     def move(self, database: Database) -> None:
         """Move on, if it is time. Not inside a transaction: each look needs a snapshot of its own."""
@@ -104,10 +119,20 @@ class Edge:
         self._writers &= writing
         if not self._writers:
             over, self._candidate, self._writers = self._candidate, drawn, writing
-            self._look(database, over if writing else drawn, generation, now)
+            quiet = over if writing else drawn
+            if now >= min(self._look_at, self._everything_at):
+                self._look(database, quiet, generation, now)
+            else:
+                self._limit(quiet, generation)
         elif now >= self._everything_at:
             self._look(database, self.mark.quiet, generation, now)
         self._move_at = now + max(EVERY_S, (time.monotonic() - now) / SHARE)
+
+    def _limit(self, quiet: int, generation: int) -> None:
+        """Let the edges move up to here."""
+        with self._changing:
+            if generation == self.mark.generation:
+                self.mark = self.mark._replace(quiet=quiet)
 
     def _look(self, database: Database, quiet: int, generation: int, now: float) -> None:
         """Find the edges, at most at an id below which nobody is writing any more."""
@@ -122,5 +147,6 @@ class Edge:
             if not everywhere:
                 found = list(map(max, found, self.mark.after))
             self.mark = Mark(tuple(found), quiet, generation)
+        self._look_at = now + LOOK_EVERY_S
         if everywhere:
             self._everything_at = now + max(EVERYTHING_EVERY_S, (time.monotonic() - now) / SHARE)

@@ -47,14 +47,12 @@ def begin(database: Database, sink: str, shards: int, *, say: Say) -> int | None
 
 def wait(database: Database, sink: str, *, say: Say) -> None:
     """Wait for everybody who may not know the new number yet, and for the sink's claims."""
-    # Who lets keys go has locked them, and writes later.
-    tables = {"tables": ["relay.outbox", "relay.claims", "relay.stuck_keys"]}
-    waiting = dict(database.query(statement("writers"), tables))
+    waiting = _busy(database, sink)
     pause = _Pause(say)
     while waiting:
         processes = ", ".join("a prepared transaction" if pid is None else f"process {pid}" for pid in waiting.values())
-        pause(f"waiting for transactions that have written messages: {processes}")
-        there = {row[0] for row in database.query(statement("writers"), tables)}
+        pause(f"waiting for transactions that have written or claimed messages: {processes}")
+        there = _busy(database, sink)
         waiting = {transaction: pid for transaction, pid in waiting.items() if transaction in there}
     store = Store(database)
     while True:
@@ -64,6 +62,13 @@ def wait(database: Database, sink: str, *, say: Say) -> None:
         if claims == 0:
             return
         pause(f"waiting for {claims} claims that are being sent; should their relay be gone: {max(seconds, 0):.0f} s")
+
+
+def _busy(database: Database, sink: str) -> dict[str, int | None]:
+    """Transactions that may not know the new number: who writes, who has keys to let go, who has shards to claim."""
+    tables = {"tables": ["relay.outbox", "relay.claims", "relay.stuck_keys"]}
+    claiming = database.query(statement("shard_claimers"), {"sink": sink})
+    return dict([*database.query(statement("writers"), tables), *claiming])
 
 
 def pages(database: Database) -> int:

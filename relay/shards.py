@@ -8,6 +8,7 @@ messages go in id order, and that id with them, is always safe: newer ones that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -65,11 +66,11 @@ class ShardClaims:
                 self._connections = self._database.connections
                 self._edge.forget()
             self._mark = self._edge.mark
-            shards = self._take(conn, token)
-            rows = self._read(conn, token, shards, limit) if shards else []
-            claim = self._sorted_out(token, rows) if rows else None
-            if shards:
-                self._note(conn, token, claim)
+            shards, claimed_us = self._lock(conn)
+            rows = self._read(conn, shards, limit) if shards else []
+            claim = self._sorted_out(token, claimed_us, rows) if rows else None
+            if claim is not None:
+                self._note(conn, claim)
         if claim is None:
             self._want = self._settings.shards
             return None
@@ -112,25 +113,34 @@ class ShardClaims:
     def close(self) -> None:
         self._database.close()
 
-    def _take(self, conn: psycopg.Connection[Any], token: UUID) -> list[int]:
+    def _lock(self, conn: psycopg.Connection[Any]) -> tuple[list[int], int]:
+        """Lock free shards; return them, and the database's time in microseconds since 1970."""
+        # Where all shards are deep, to look into each of them for every claim would be a good part of its cost.
+        among = self._edge.next_in_line(self._want) if self._want < self._settings.shards else []
         params = {
-            "token": token,
             "sink": self._settings.name,
-            "worker": self._worker,
-            "lease": self._settings.lease,
+            "among": among or None,
             "edges": list(self._mark.after),
-            "shards": self._want,
+            "wanted": self._want,
         }
-        locked = [row[0] for row in conn.execute(statement("lock_shards"), params)]
-        if not locked:
-            return []
-        row = conn.execute(statement("claim_shards"), params | {"locked": locked}).fetchone()
-        return row[0] if row else []
+        found = conn.execute(statement("lock_shards"), params, binary=True).fetchall()
+        locked = [shard for shard, _, is_locked in found if is_locked]
+        if among and not locked:
+            self._edge.line_up([])
+            return self._lock(conn)
+        if not among:
+            # Not all of them: shards that are read at the same pace share the pages that they are read from.
+            self._edge.line_up([shard for shard, _, _ in found[self._want : len(found) // 2]])
+        return locked, us_since_1970(found[0][1]) if found else 0
 
-    def _read(self, conn: psycopg.Connection[Any], token: UUID, shards: list[int], limit: int) -> list[tuple[Any, ...]]:
+    def _read(self, conn: psycopg.Connection[Any], shards: list[int], limit: int) -> list[tuple[Any, ...]]:
+        """Read messages of locked shards.
+
+        Who else claims one of them holds its lock until that can be seen, and this statement's snapshot is younger than
+        our lock: so what no claim has by now is ours, and what its last owner delivered is gone.
+        """
         edges = self._mark.after
         params = {
-            "token": token,
             "sink": self._settings.name,
             "shards": shards,
             # Resharded since this worker started, there may be more of them.
@@ -141,33 +151,33 @@ class ShardClaims:
         }
         if self._small:
             rows = conn.execute(statement("read_small_shards"), params, binary=True).fetchall()
-            if all(row[15] and not _suspect(row) for row in rows):
+            if all((row[4] is not None or row[5] is not None) and not _suspect(row) for row in rows):
                 return sorted(rows, key=_id_of)
         rows = conn.execute(statement("read_shards"), params, binary=True).fetchall()
         part = self._settings.batch_bytes // limit
         self._small = all(len(row[4] or row[5] or b"") < part and not _suspect(row) for row in rows)
         return sorted(rows, key=_id_of)
 
-    def _sorted_out(self, token: UUID, rows: list[tuple[Any, ...]]) -> Claim:
+    def _sorted_out(self, token: UUID, claimed_us: int, rows: list[tuple[Any, ...]]) -> Claim:
         claim = Claim(
             token=token,
             sink=self._settings.name,
             messages=[],
             places=[],
             max_attempts=[],
-            claimed_us=us_since_1970(rows[0][12]),
+            claimed_us=claimed_us,
             size=size_of(rows),
-            shards=tuple({row[13] for row in rows}),
+            shards=tuple({row[12] for row in rows}),
         )
-        if not any(row[10] or row[14] is not None for row in rows):
+        if not any(row[10] or row[13] is not None for row in rows):
             claim.messages.extend(map(message_of, rows))
             claim.places.extend([row[0] for row in rows])
             claim.max_attempts.extend([row[11] for row in rows])
-            claim.shard_of.extend([row[13] for row in rows])
+            claim.shard_of.extend([row[12] for row in rows])
             return claim
         done_with: set[str] = set()
         for row in rows:
-            message, shard, upto = message_of(row), row[13], row[14]
+            message, shard, upto = message_of(row), row[12], row[13]
             if upto is not None:
                 claim.stuck[str(message.key)] = upto
             if upto is not None and message.id > upto:
@@ -186,27 +196,25 @@ class ShardClaims:
                 claim.shard_of.append(shard)
         return claim
 
-    def _note(self, conn: psycopg.Connection[Any], token: UUID, claim: Claim | None) -> None:
-        """Write down what is about to be sent; where nothing was read, give the shards back."""
-        if claim is None:
-            conn.execute(statement("end_claim"), {"token": token})
-            return
+    def _note(self, conn: psycopg.Connection[Any], claim: Claim) -> None:
+        """Write down what is about to be sent. Locked shards without messages are free again with the commit."""
         ids: dict[int, list[int]] = {shard: [] for shard in claim.shards}
         for shard, message in zip(claim.shard_of, claim.messages, strict=True):
             ids[shard].append(message.id)
         noted = {
-            "token": token,
+            "token": claim.token,
+            "sink": claim.sink,
+            "worker": self._worker,
+            "lease": self._settings.lease,
             "shards": list(ids),
             "counts": [len(of_shard) for of_shard in ids.values()],
             "ids": "{" + ",".join(map(str, chain.from_iterable(ids.values()))) + "}",
         }
-        conn.execute(statement("note_ids"), noted)
+        conn.execute(statement("claim_shards"), noted)
 
     def _adapt(self, shards: int, limit: int, rows: list[tuple[Any, ...]]) -> None:
         """Choose how many shards the next claim takes."""
-        read: dict[int, int] = {}
-        for row in rows:
-            read[row[13]] = read.get(row[13], 0) + 1
+        read = Counter([row[12] for row in rows])
         deep = sum(count * shards >= limit for count in read.values())
         if not deep:
             self._want = self._settings.shards

@@ -1,9 +1,11 @@
--- Choose free shards with ready messages, those with the oldest first, and lock them until the transaction ends. Whoever
--- is busy claiming a shard is passed by, so that nobody waits in a circle.
-select oldest.shard
-  from (select slice.shard
+-- Choose free shards with ready messages, those with the oldest first, and lock as many as are wanted until the transaction
+-- ends; also tell which come next. Whoever is busy claiming a shard is passed by, so that nobody waits in a circle.
+select oldest.shard, statement_timestamp(),
+       oldest.nth <= %(wanted)s and pg_try_advisory_xact_lock(hashtext('relay shard of ' || %(sink)s), oldest.shard)
+  from (select slice.shard, row_number() over (order by first.id) as nth
           from relay.sinks s
-         cross join generate_series(0, s.shards - 1) as slice (shard)
+         cross join lateral unnest(coalesce(%(among)s::integer[], array(select generate_series(0, s.shards - 1))))
+               as slice (shard)
          cross join lateral (
                (select o.id from relay.outbox o
                  where o.sink = %(sink)s and o.shard = slice.shard and o.run_at is null
@@ -21,7 +23,5 @@ select oldest.shard
                order by id
                limit 1) first
          where s.name = %(sink)s and s.paused_at is null and not s.resharding
-           and slice.shard <> all (array(select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))
-         order by first.id) oldest
- where pg_try_advisory_xact_lock(hashtext('relay shard of ' || %(sink)s), oldest.shard)
- limit %(shards)s
+           and slice.shard <> all (array(select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))) oldest
+ order by oldest.nth

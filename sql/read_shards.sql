@@ -3,7 +3,7 @@
 -- than much of one. A message that two claims died with is taken alone. What came back under an old id lies below the
 -- shard's edge, and comes first.
 select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
-       least(f.attempts, 2147483646) + 1, f.created_at, f.prior_tokens, f.max_attempts, clock_timestamp(), f.shard,
+       least(f.attempts, 2147483646) + 1, f.created_at, f.prior_tokens, f.max_attempts, f.shard,
        case when f.key is not null and exists (select from relay.stuck_keys k where k.sink = %(sink)s)
             then (select k.upto from relay.stuck_keys k
                    where k.sink = %(sink)s and k.key_hash = relay.hash_of(f.key, null)) end
@@ -23,7 +23,8 @@ select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
                                        when pg_column_compression(o.headers) is null then pg_column_size(o.headers)
                                        else octet_length(o.headers::text) end as bytes,
                                 cardinality(o.prior_tokens) >= 2 as suspect
-                           from unnest(%(shards)s::smallint[], %(edges)s::bigint[]) with ordinality
+                           from relay.sinks s
+                          cross join unnest(%(shards)s::smallint[], %(edges)s::bigint[]) with ordinality
                                 as slice (shard, edge, nth)
                           cross join lateral (
                                 (select r.ctid as place, r.id, r.payload, r.body, r.headers, r.prior_tokens
@@ -41,6 +42,9 @@ select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
                                   limit %(each)s)
                                 order by id
                                 limit %(each)s) o
+                          where s.name = %(sink)s and s.paused_at is null and not s.resharding
+                            and slice.shard <> all (array(
+                                  select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))
                           limit %(messages)s) found
                  window first_to_this as (order by found.nth, found.id rows unbounded preceding)) counted
           where counted.nth = 1 or (counted.bytes <= %(bytes)s and counted.suspects = 0)))

@@ -2,13 +2,12 @@
 -- the bytes. One that is larger comes without its data; then the other statement has to read.
 select o.place, o.id, o.kind, o.key,
        case when o.fits then o.payload end, case when o.fits then o.body end, case when o.fits then o.headers end,
-       o.message_id, least(o.attempts, 2147483646) + 1, o.created_at, o.prior_tokens, o.max_attempts, clock_timestamp(),
-       o.shard,
+       o.message_id, least(o.attempts, 2147483646) + 1, o.created_at, o.prior_tokens, o.max_attempts, o.shard,
        case when o.key is not null and exists (select from relay.stuck_keys k where k.sink = %(sink)s)
             then (select k.upto from relay.stuck_keys k
-                   where k.sink = %(sink)s and k.key_hash = relay.hash_of(o.key, null)) end,
-       o.fits
-  from unnest(%(shards)s::smallint[], %(edges)s::bigint[]) as slice (shard, edge)
+                   where k.sink = %(sink)s and k.key_hash = relay.hash_of(o.key, null)) end
+  from relay.sinks s
+ cross join unnest(%(shards)s::smallint[], %(edges)s::bigint[]) as slice (shard, edge)
  cross join lateral (
        (select r.ctid as place, r.id, r.shard, r.kind, r.key, r.payload, r.body, r.headers, r.message_id, r.attempts,
                r.created_at, r.prior_tokens, r.max_attempts,
@@ -32,4 +31,6 @@ select o.place, o.id, o.kind, o.key,
          limit %(each)s)
        order by id
        limit %(each)s) o
+ where s.name = %(sink)s and s.paused_at is null and not s.resharding
+   and slice.shard <> all (array(select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))
  limit %(messages)s

@@ -28,7 +28,8 @@ def open_database(settings: Settings, *, name: str, timeout: float | None = None
     from relay.database import Database
 
     given = settings.database
-    return Database(given.url, timeout=timeout or given.timeout, name=name, pooled=given.listen_url is not None)
+    pooled = given.listen_url is not None
+    return Database(given.url, timeout=timeout or given.timeout, name=name, pooled=pooled, brief=True)
 
 
 @contextmanager

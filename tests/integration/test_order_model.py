@@ -282,6 +282,7 @@ def test_every_history_is_legal(
     ordered: Callable[..., OrderedSink], keys: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(edge, "EVERY_S", 0.0)
+    monkeypatch.setattr(edge, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(edge, "SHARE", 1e9)
     world = World(ordered(**keys))
     world.databases = [Database(world.sink.url) for _ in range(4)]

@@ -31,6 +31,7 @@ def reject(_: object) -> Outcome:
 def _moves_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Edges move with every claim."""
     monkeypatch.setattr(edge, "EVERY_S", 0.0)
+    monkeypatch.setattr(edge, "LOOK_EVERY_S", 0.0)
     monkeypatch.setattr(edge, "SHARE", 1e9)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 import psycopg
 import pytest
@@ -63,11 +64,13 @@ def test_messages_of_every_state_move_and_keep_their_order(ordered: MakeSink, sh
     worker = sink.worker()
     keys = [f"key-{number % 12}" for number in range(60)]
     ids = sink.insert(*keys)
-    waiting, blocked = sink.worker().claim(10), ids[20]
-    assert waiting
-    first = waiting.ids[0]
-    worker.settle(waiting, worker.judge(waiting, sink.send(worker, waiting, lambda m: fail_first(m.id == first))))
-    sink.round(worker, lambda m: Reject("never") if m.id == blocked else DELIVERED, limit=30)
+    claim = sink.worker().claim(10)
+    assert claim
+    first = claim.ids[0]
+    worker.settle(claim, worker.judge(claim, sink.send(worker, claim, lambda m: fail_first(m.id == first))))
+    blocked = next(n for n in ids if n not in claim.ids and keys[ids.index(n)] != keys[ids.index(first)])
+    while sink.count("stuck_keys") < 2:
+        assert sink.round(worker, lambda m: Reject("never") if m.id == blocked else DELIVERED, limit=10)
     scheduled = sink.insert("key-1", "key-2", run_at="2099-01-01")
     stuck = sink.sql("select key, upto, retry_at, reason from relay.stuck_keys order by key")
     assert len(stuck) == 2
@@ -110,6 +113,26 @@ def test_it_waits_for_writers_who_know_the_old_number(ordered: MakeSink) -> None
     for key in keys:
         assert sink.keys(key=key) == sorted(sink.keys(key=key))
         assert len(sink.keys(key=key)) == 3
+
+
+def test_it_waits_for_who_is_just_claiming(ordered: MakeSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = ordered(shards=2)
+    sink.insert(*[f"key-{number}" for number in range(20)])
+    worker = sink.worker()
+    read = worker._read
+    with ExitStack() as stack:
+
+        def reshard_before(conn: psycopg.Connection, shards: list[int], limit: int) -> list[tuple[Any, ...]]:
+            said = stack.enter_context(running(sink, 7))
+            wait_until(lambda: said, what="its saying what it waits for")
+            assert f"process {conn.info.backend_pid}" in said[0]
+            return read(conn, shards, limit)
+
+        monkeypatch.setattr(worker, "_read", reshard_before)
+        assert worker.claim(10) is None
+    assert wrong(sink) == 0
+    sink.drain()
+    assert len(sink.log) == 20
 
 
 @pytest.fixture

@@ -62,6 +62,11 @@ union all
 select 'rows', 0, 'made', '{}', null::timestamptz from generate_series(1, 300) n
 """
 
+SUSPECT = """
+update relay.outbox set prior_tokens = array[gen_random_uuid(), gen_random_uuid()]
+ where id in (select min(id) from relay.outbox where sink = 'keys' and run_at is null group by shard)
+"""
+
 HOT = {
     *("claim_rows", "delete_delivered", "lock_rows", "settle_retry", "settle_release", "settle_dead"),
     *(
@@ -69,7 +74,6 @@ HOT = {
         "claim_shards",
         "read_shards",
         "read_small_shards",
-        "note_ids",
         "delete_delivered_shards",
         "edges",
         "writers",
@@ -171,6 +175,8 @@ def walk(database: Database, settings: Settings) -> None:
         expire(settings.database.url, claim.token)
         while store.reap():
             pass
+    run(settings.database.url, SUSPECT)
+    shards.release(taken(shards), unknown=False, reason=None)
     note_stuck(database, shards)
     assert store.promote(10 * BATCH) == 10 * BATCH
     store.next_due()
