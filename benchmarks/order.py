@@ -12,15 +12,20 @@ from sinks.base import DELIVERED, Hold, Message, Outcome
 
 MESSAGES = 100_000
 STUCK = 100_000
-ROUNDS = 3
+ROUNDS = 5
 
 CONFIGURATION = """
 [sinks.keys]
 type = "memory"
 order = "key"
+[sinks.rows]
+type = "memory"
 [[routes]]
 kind = "keys"
 sink = "keys"
+[[routes]]
+kind = "rows"
+sink = "rows"
 """
 
 
@@ -34,19 +39,27 @@ def main() -> None:
 
 
 def cost(report: Report, here: Stage, postgres: int) -> None:
+    rows, _ = drained(here, "rows", 1)
+    report.add(f"yardstick: row claims, 1 worker, server CPU, PostgreSQL {postgres}", rows, "µs/message")
     for workers in (1, 2, 4):
-        cpu, wal = [], []
-        for _ in range(ROUNDS):
-            here.empty()
-            here.write("keys", MESSAGES, keys=1000)
-            before = here.wal()
-            here.drain("keys", workers)
-            cpu.append(here.server_cpu() / MESSAGES * 1e6)
-            wal.append((here.wal() - before) / MESSAGES)
-            here.close_engines()
+        cpu, wal = drained(here, "keys", workers)
         what = f"shard claims, {workers} workers"
-        report.add(f"{what}, server CPU, PostgreSQL {postgres}", min(cpu), "µs/message", at_most=5)
-        report.add(f"{what}, WAL, PostgreSQL {postgres}", min(wal), "bytes/message", at_most=80)
+        report.add(f"{what}, server CPU, PostgreSQL {postgres}", cpu, "µs/message", at_most=5)
+        report.add(f"{what}, WAL, PostgreSQL {postgres}", wal, "bytes/message", at_most=80)
+
+
+def drained(here: Stage, sink: str, workers: int) -> tuple[float, float]:
+    """The lowest CPU time of the server, µs a message, and WAL, bytes a message, of some rounds."""
+    cpu, wal = [], []
+    for _ in range(ROUNDS):
+        here.empty()
+        here.write(sink, MESSAGES, keys=1000)
+        before = here.wal()
+        here.drain(sink, workers)
+        cpu.append(here.server_cpu() / MESSAGES * 1e6)
+        wal.append((here.wal() - before) / MESSAGES)
+        here.close_engines()
+    return min(cpu), min(wal)
 
 
 def stuck(report: Report, here: Stage, postgres: int) -> None:

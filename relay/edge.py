@@ -93,6 +93,7 @@ class Edge:
         """Begin anew: the server may not be the one that it was."""
         with self._changing:
             self.mark = Mark((0,) * len(self.mark.after), 0, self.mark.generation + 1)
+            self._line = []
         self._move_at = self._look_at = 0.0
 
     def move(self, database: Database) -> None:

@@ -127,7 +127,7 @@ def _apply_pending(database: Database, say: Say) -> list[Migration]:
         missing = _pending(lambda sql: conn.execute(sql).fetchall())
         for migration in missing:
             # As bytes and without parameters: a file holds many statements, and "%" means itself.
-            conn.execute(migration.text.encode())
+            conn.execute(migration.text.encode(), prepare=False)
             conn.execute(statement("record_migration"), {"version": migration.version, "name": migration.name})
     return missing
 

@@ -29,6 +29,9 @@ from relay.stuck import let_keys_go, stick
 from relay.verdict import Destinations
 from sinks.base import Outcome
 
+NEVER_COMPRESSED = 1800
+"""Bytes of a payload that PostgreSQL leaves as it is, with whatever else is in its row."""
+
 
 class _Moved(Exception):
     """A row is not where it was."""
@@ -116,22 +119,31 @@ class ShardClaims:
     def _lock(self, conn: psycopg.Connection[Any]) -> tuple[list[int], int]:
         """Lock free shards; return them, and the database's time in microseconds since 1970."""
         # Where all shards are deep, to look into each of them for every claim would be a good part of its cost.
-        among = self._edge.next_in_line(self._want) if self._want < self._settings.shards else []
+        line = self._edge.next_in_line(self._want) if self._want < self._settings.shards else []
+        if line:
+            locked, _, now = self._look(conn, line)
+            if locked:
+                return locked, now
+        locked, others, now = self._look(conn, None)
+        # Not all of them: shards that are read at the same pace share the pages that they are read from.
+        self._edge.line_up(others[: max(0, (self._want + len(others)) // 2 - self._want)])
+        while others and not locked:
+            # Those with the oldest messages are just being claimed.
+            locked, others, now = self._look(conn, others)
+        return locked, now
+
+    def _look(self, conn: psycopg.Connection[Any], among: list[int] | None) -> tuple[list[int], list[int], int]:
+        """Lock free shards among these; return them, those that come next, and the time."""
         params = {
             "sink": self._settings.name,
-            "among": among or None,
+            "among": among,
             "edges": list(self._mark.after),
             "wanted": self._want,
         }
         found = conn.execute(statement("lock_shards"), params, binary=True).fetchall()
         locked = [shard for shard, _, is_locked in found if is_locked]
-        if among and not locked:
-            self._edge.line_up([])
-            return self._lock(conn)
-        if not among:
-            # Not all of them: shards that are read at the same pace share the pages that they are read from.
-            self._edge.line_up([shard for shard, _, _ in found[self._want : len(found) // 2]])
-        return locked, us_since_1970(found[0][1]) if found else 0
+        others = [shard for shard, _, _ in found[self._want :]]
+        return locked, others, us_since_1970(found[0][1]) if found else 0
 
     def _read(self, conn: psycopg.Connection[Any], shards: list[int], limit: int) -> list[tuple[Any, ...]]:
         """Read messages of locked shards.
@@ -154,7 +166,8 @@ class ShardClaims:
             if all((row[4] is not None or row[5] is not None) and not _suspect(row) for row in rows):
                 return sorted(rows, key=_id_of)
         rows = conn.execute(statement("read_shards"), params, binary=True).fetchall()
-        part = self._settings.batch_bytes // limit
+        # What is longer may be compressed, and then the other statement cannot tell its size.
+        part = min(self._settings.batch_bytes // limit, NEVER_COMPRESSED)
         self._small = all(len(row[4] or row[5] or b"") < part and not _suspect(row) for row in rows)
         return sorted(rows, key=_id_of)
 

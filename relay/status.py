@@ -58,17 +58,17 @@ class Status:
         """
         found = []
         if self.unrouted:
-            found.append(f"no route matches {self.unrouted:,} messages: add one, then: relay apply")
+            found.append(f"messages that no route matches: {self.unrouted:,}; add one, then: relay apply")
         due = sum(sink.due for sink in self.sinks if sink.waiting)
         if due and not self.relays:
-            found.append(f"no relay was seen for 30 seconds, and {due:,} messages are due: relay run")
+            found.append(f"no relay was seen for 30 seconds; messages that are due: {due:,}; start one: relay run")
         for sink in self.sinks:
             if not sink.known:
                 found.append(f'sink "{sink.name}" is not configured, but messages name it')
             if sink.unwell is not None:
                 found.append(f'sink "{sink.name}" is unwell: {sink.unwell}')
             if sink.dead > max_dead:
-                found.append(f'sink "{sink.name}" has {sink.dead:,} dead messages: relay dead list --sink {sink.name}')
+                found.append(f'sink "{sink.name}", dead messages: {sink.dead:,}: relay dead list --sink {sink.name}')
             if sink.waiting and sink.oldest_due_seconds is not None and sink.oldest_due_seconds > max_age:
                 found.append(f'sink "{sink.name}" has a message that is due for {sink.oldest_due_seconds:,.0f} seconds')
         return found

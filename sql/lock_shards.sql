@@ -22,6 +22,6 @@ select oldest.shard, statement_timestamp(),
                  limit 1)
                order by id
                limit 1) first
-         where s.name = %(sink)s and s.paused_at is null and not s.resharding
+         where s.name = %(sink)s and s.paused_at is null and not s.resharding and slice.shard < s.shards
            and slice.shard <> all (array(select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))) oldest
  order by oldest.nth

@@ -43,6 +43,7 @@ select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
                                 order by id
                                 limit %(each)s) o
                           where s.name = %(sink)s and s.paused_at is null and not s.resharding
+                            and slice.shard < s.shards
                             and slice.shard <> all (array(
                                   select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))
                           limit %(messages)s) found

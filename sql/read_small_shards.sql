@@ -31,6 +31,6 @@ select o.place, o.id, o.kind, o.key,
          limit %(each)s)
        order by id
        limit %(each)s) o
- where s.name = %(sink)s and s.paused_at is null and not s.resharding
+ where s.name = %(sink)s and s.paused_at is null and not s.resharding and slice.shard < s.shards
    and slice.shard <> all (array(select unnest(c.shards) from relay.claims c where c.sink = %(sink)s))
  limit %(messages)s

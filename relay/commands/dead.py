@@ -75,7 +75,7 @@ def list_(options: Globals, /, limit: int | None, after: int, as_json: bool, eve
 
     if limit is None and not (everything or as_json):
         limit = LINES
-    with database_of(options, "relay dead list") as (database, _):
+    with database_of(options, "relay dead list") as (database, settings):
         messages = (message for page in pages(database, _asked(database, **asked), after=after) for message in page)
         if as_json:
             _stream_json(islice(messages, limit))
@@ -83,7 +83,9 @@ def list_(options: Globals, /, limit: int | None, after: int, as_json: bool, eve
         rows = list(islice(messages, limit))
         more = next(messages, None) is not None
     if not rows:
-        click.echo("no dead messages")
+        sink = asked["sink"]
+        unknown = f": no sink is called {sink}" if sink is not None and sink not in settings.sinks else ""
+        click.echo(f"no dead messages{unknown}")
         return
     from relay.tables import print_table
 

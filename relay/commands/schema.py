@@ -34,6 +34,9 @@ def migrate(options: Globals, sql: bool, after: int | None, check: bool) -> None
         raise UsageError("expected --sql or --check, got both")
     if after is not None and not sql:
         raise UsageError("expected --sql with --after")
+    newest = schema.migrations()[-1].version
+    if after is not None and after > newest:
+        raise UsageError(f"--after: expected a version up to {newest}, got {after}")
     if sql:
         click.echo(schema.script(after or 0), nl=False)
         return
@@ -45,7 +48,7 @@ def migrate(options: Globals, sql: bool, after: int | None, check: bool) -> None
         applied = schema.migrate(database, say=partial(click.echo, err=True))
     for migration in applied:
         click.echo(f"applied {migration}")
-    click.echo(f'schema "relay" is up to date: version {schema.migrations()[-1].version}')
+    click.echo(f'schema "relay" is up to date: version {newest}')
 
 
 def _check(database: Database) -> None:

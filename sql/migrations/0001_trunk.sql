@@ -162,7 +162,7 @@ create table relay.claims (
   claimed_at    timestamptz not null,
   locked_until  timestamptz not null,
   ids           bigint[] not null,
-  check ((shards is null) = (counts is null))
+  check ((shards is null) = (counts is null) and cardinality(shards) = cardinality(counts))
 ) with (
   fillfactor = 50,
   autovacuum_vacuum_scale_factor = 0,

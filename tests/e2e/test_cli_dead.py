@@ -62,6 +62,7 @@ def listed(relay: Command, *args: str) -> list[int]:
 
 def test_the_list_in_a_pipe_is_plain_text_by_pages(relay: Command, conn: Connection) -> None:
     assert relay("dead", "list") == "no dead messages\n"
+    assert relay("dead", "list", "--sink", "emial") == "no dead messages: no sink is called emial\n"
     bury(conn, 250)
     first = relay.run("dead", "list")
     lines = first.stdout.splitlines()

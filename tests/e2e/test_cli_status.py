@@ -114,13 +114,13 @@ def test_a_sink_that_only_messages_name_is_flagged(relay: Command, conn: Connect
 
 
 CHECKS = [
-    ("insert into relay.outbox (kind, payload) values ('nothing.matches', '{}')", "no route matches 1 messages"),
+    ("insert into relay.outbox (kind, payload) values ('nothing.matches', '{}')", "messages that no route matches: 1"),
     ("insert into relay.outbox (sink, kind, payload) values ('elsewhere', 'x', '{}')", "elsewhere"),
     ("insert into relay.relays (worker, circuits) values ('b', '{\"emails\": \"refused\"}')", "is unwell: refused"),
     (
         "insert into relay.dead (id, sink, shard, kind, payload, message_id, attempts, error, created_at) "
         "values (1, 'emails', 0, 'Send', '{}', gen_random_uuid(), 20, 'no', now())",
-        "1 dead messages",
+        "dead messages: 1",
     ),
     (
         "with gone as (delete from relay.relays) insert into relay.outbox (kind, payload) values ('Send', '{}')",

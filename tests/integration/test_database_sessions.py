@@ -35,6 +35,18 @@ def test_a_statement_that_was_given_up_does_not_go_on(database_url: str) -> None
         assert sessions(database_url, "given up") <= 1
 
 
+def test_a_transaction_that_nobody_goes_on_with_keeps_no_locks(database_url: str) -> None:
+    """A host that vanished cannot say so, and the server may not hear of it for hours."""
+    with closing(Database(database_url, timeout=0.5, name="vanished")) as ours, psycopg.connect(database_url) as other:
+        connection = ours.connection()
+        connection.execute("begin")
+        connection.execute("select pg_advisory_xact_lock(1, 2)")
+        other.execute("select pg_advisory_xact_lock(1, 2)")  # as soon as it can be had
+        with pytest.raises(DatabaseUnavailable):
+            ours.query("select 1")
+        assert ours.query("select 1") == [(1,)]
+
+
 def test_a_silent_server_is_given_up_in_time(database_url: str) -> None:
     with FaultProxy.before(database_url) as proxy:
         with closing(Database(proxy.url(database_url), timeout=0.5, name="silent")) as ours:
@@ -53,9 +65,11 @@ def test_a_silent_server_is_given_up_in_time(database_url: str) -> None:
 def test_the_stricter_time_out_counts(database_url: str, theirs: str, expected: str) -> None:
     database = database_url.rpartition("/")[2]
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(f"alter database {database} set statement_timeout = '{theirs}'".encode())
+        for name in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            connection.execute(f"alter database {database} set {name} = '{theirs}'".encode())
     with closing(Database(database_url, timeout=1.0)) as ours:
         assert ours.query("show statement_timeout") == [(expected,)]
+        assert ours.query("show idle_in_transaction_session_timeout") == [(expected,)]
         assert not ours.pooled
 
 

@@ -291,6 +291,24 @@ def test_a_claim_waits_for_nobody(ordered: MakeSink) -> None:
         assert claim.shards == (1,)
 
 
+def test_where_others_are_claiming_the_oldest_the_next_are_claimed(ordered: MakeSink) -> None:
+    sink = ordered(shards=64)
+    sink.insert(*[f"key-{number % 500}" for number in range(4000)])
+    worker = sink.worker()
+    sent = sink.round(worker)
+    assert sent is not None
+    with psycopg.connect(sink.url) as others:
+        oldest = others.execute("select shard from relay.outbox group by shard order by min(id)").fetchall()
+        for (shard,) in oldest[:60]:
+            others.execute("select pg_advisory_xact_lock(hashtext('relay shard of main'), %s)", [shard])
+        claim = worker.claim(1000)
+        assert claim
+        assert set(claim.shards) <= {shard for (shard,) in oldest[60:]}
+    worker.release(claim, unknown=False, reason=None)
+    sink.drain(worker)
+    assert len(sink.log) == 4000
+
+
 def parked_below_the_edge(sink: OrderedSink, worker: ShardClaims) -> int:
     """A message that somebody made ready by hand, where no reader looks."""
     parked = park(sink, worker)

@@ -260,6 +260,19 @@ def test_order_can_end(ordered: MakeSink) -> None:
     assert claim.ids == [*ids[:2], ids[3]]
 
 
+def test_a_worker_that_did_not_hear_that_order_has_ended_claims_nothing(ordered: MakeSink) -> None:
+    sink = ordered(shards=64)
+    sink.insert(*[f"key-{number % 500}" for number in range(8000)])
+    worker = sink.worker()
+    for _ in range(2):  # by then it has seen more shards with messages than it took
+        assert sink.round(worker)
+    left = 8000 - len(sink.log)
+    run(sink, 0)
+    for _ in range(5):
+        assert worker.claim(1000) is None
+    assert sink.count(where="shard = 0 and claim_token is null") == left
+
+
 def test_order_can_begin(ordered: MakeSink) -> None:
     sink = ordered(order="none")
     database = Database(sink.url)

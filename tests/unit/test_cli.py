@@ -88,6 +88,7 @@ def test_version(tmp_path: Path) -> None:
         (["--colour"], "No such option"),
         (["config", "chekc"], "No such command"),
         (["init", "extra"], "unexpected extra argument"),
+        (["migrate", "--sql", "--after", "9999"], "expected a version up to"),
         ([], "Usage: relay"),
     ],
 )
