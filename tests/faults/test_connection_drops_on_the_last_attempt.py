@@ -43,8 +43,11 @@ def test_a_claim_whose_answer_was_lost_costs_no_attempt(outbox: Outbox) -> None:
     outbox.configure(lease="2s", database={"notify": False})
     with FaultProxy.before(outbox.url) as proxy, psycopg.connect(outbox.url) as blocker:
         with outbox.relay(url=proxy.url(outbox.url)):
+            # By then the claim is prepared: what waits for the lock is its execution.
+            ids = outbox.insert(1)
+            outbox.wait_until_empty()
             blocker.execute("lock table relay.claims in share mode")
-            ids = outbox.insert(3, max_attempts=1)
+            ids += outbox.insert(3, max_attempts=1)
             wait_until(lambda: waits_for_a_lock(outbox))
             proxy.stall(Direction.TO_CLIENT)
             blocker.commit()
@@ -76,7 +79,7 @@ def test_a_settle_whose_answer_was_lost_is_not_sent_again(outbox: Outbox) -> Non
             wait_until(lambda: waits_for_a_lock(outbox))
             proxy.stall(Direction.TO_CLIENT)
             blocker.commit()
-            outbox.wait_until_empty(timeout=3)
+            outbox.wait_until_empty()
             proxy.cut()
             proxy.resume()
             later = outbox.insert(2)
