@@ -126,7 +126,7 @@ class ShardClaims:
                 return locked, now
         locked, others, now = self._look(conn, None)
         # Not all of them: shards that are read at the same pace share the pages that they are read from.
-        self._edge.line_up(others[: max(0, (self._want + len(others)) // 2 - self._want)])
+        self._edge.line_up(others[: max(0, len(others) - self._want) // 2])
         while others and not locked:
             # Those with the oldest messages are just being claimed.
             locked, others, now = self._look(conn, others)
