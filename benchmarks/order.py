@@ -10,7 +10,7 @@ from benchmarks.report import Report
 from benchmarks.stage import Stage, stage
 from sinks.base import DELIVERED, Hold, Message, Outcome
 
-MESSAGES = 100_000
+MESSAGES = 200_000
 STUCK = 100_000
 ROUNDS = 5
 

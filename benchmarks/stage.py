@@ -65,9 +65,9 @@ class Stage:
         row = self.conn.execute("select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
         return int(row[0]) if row else 0
 
-    def claims(self, sink: str, start: Edge | Scan | None = None) -> RowClaims | ShardClaims:
+    def claims(self, sink: str) -> RowClaims | ShardClaims:
         """A way to claim, on a connection of its own."""
-        return new_claims(Database(self.url), self.settings.sinks[sink], "benchmark", start)
+        return new_claims(Database(self.url), self.settings.sinks[sink], "benchmark")
 
     def server_cpu(self, name: str = "outbox-relay") -> float:
         """Seconds of CPU that backends of this application name have used so far."""
@@ -76,14 +76,15 @@ class Stage:
 
     def drain(self, sink: str, workers: int) -> float:
         """Run so many engines of a sink until nothing is ready; seconds. The connections stay open."""
-        settings = self.settings.sinks[sink]
+        settings = self.settings.sinks[sink].model_copy(update={"workers": workers})
         circuit, leases, stopping = Circuit(), Leases(), Stopping()
         start = Edge(sink, settings.shards) if settings.ordered else Scan()
 
         def work() -> None:
             engine = Engine(
-                settings, claims=self.claims(sink, start), sink=settings.sink_class(settings.config), circuit=circuit,
-                leases=leases, stopping=stopping, metrics=Metrics(),
+                settings, claims=new_claims(Database(self.url), settings, "benchmark", start),
+                sink=settings.sink_class(settings.config), circuit=circuit, leases=leases, stopping=stopping,
+                metrics=Metrics(),
             )  # fmt: skip
             poll = Poll(engine, stopping)
             with psycopg.connect(self.url, autocommit=True) as conn:

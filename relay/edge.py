@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from relay.database import Database
+from relay.line import Line
 from relay.statements import statement
 
 EVERY_S = 0.05
@@ -49,12 +50,11 @@ class Edge:
 
     def __init__(self, sink: str, shards: int) -> None:
         self.mark = Mark((0,) * shards, 0, 0)
+        self.line = Line()
         self._sink = sink
         self._changing = threading.Lock()
         self._moving = threading.Lock()
         self._candidate = 0
-        self._line: list[int] = []
-        """Shards that were found ready, and left to whoever claims next."""
         self._writers: set[str] = set()
         """Transactions that may still commit messages up to the candidate."""
         self._generation = 0
@@ -78,22 +78,11 @@ class Edge:
                     after[shard] = max(after[shard], min(message_id, mark.quiet))
             self.mark = self.mark._replace(after=tuple(after))
 
-    def next_in_line(self, shards: int) -> list[int]:
-        """So many shards that were found ready; fewer where there are no more."""
-        with self._changing:
-            taken, self._line = self._line[:shards], self._line[shards:]
-        return taken
-
-    def line_up(self, shards: Sequence[int]) -> None:
-        """Leave ready shards to whoever claims next, in this order."""
-        with self._changing:
-            self._line = list(shards)
-
     def forget(self) -> None:
         """Begin anew: the server may not be the one that it was."""
         with self._changing:
             self.mark = Mark((0,) * len(self.mark.after), 0, self.mark.generation + 1)
-            self._line = []
+        self.line.clear()
         self._move_at = self._look_at = 0.0
 
     def move(self, database: Database) -> None:

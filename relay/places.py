@@ -26,7 +26,37 @@ class _PlacesDumper(Dumper):
         return head + b"".join([b"\x00\x00\x00\x06" + place for place in obj])
 
 
+class Ids(list[int]):
+    """Message ids as a bigint[] that the server need not parse."""
+
+
+class _IdsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1016  # bigint[]
+
+    def dump(self, obj: Any) -> Buffer:
+        head = struct.pack("!iiIii", 1, 0, 20, len(obj), 1)
+        return head + b"".join([_ID.pack(8, message_id) for message_id in obj])
+
+
+_ID = struct.Struct("!iq")
 psycopg.adapters.register_dumper(Places, _PlacesDumper)
+psycopg.adapters.register_dumper(Ids, _IdsDumper)
+
+WIDEST = 1 << 22
+"""Ids that a claim may be spread over to be told as bits, of which this makes half a MiB."""
+
+
+def bits_of(ids: Sequence[int]) -> bytes | None:
+    """A set of ids, a bit each from the lowest on, in the order of `get_bit`; None where they lie too far apart."""
+    lowest, highest = min(ids), max(ids)
+    if highest - lowest >= WIDEST:
+        return None
+    bits = bytearray((highest - lowest) // 8 + 1)
+    for message_id in ids:
+        at = message_id - lowest
+        bits[at >> 3] |= 1 << (at & 7)
+    return bytes(bits)
 
 
 def lock_rows(

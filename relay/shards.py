@@ -8,7 +8,6 @@ messages go in id order, and that id with them, is always safe: newer ones that 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -17,10 +16,11 @@ from uuid import UUID, uuid4
 import psycopg
 
 from relay.claim import Claim, LostClaim, Verdict, message_of, size_of
-from relay.database import Database, us_since_1970
+from relay.database import Database
 from relay.edge import Edge
 from relay.order import judge_ordered
-from relay.places import Places, lock_rows
+from relay.places import Ids, Places, bits_of, lock_rows
+from relay.reading import Read, Reader
 from relay.rows import write_undelivered
 from relay.scan import Appetite
 from relay.settings import SinkSettings
@@ -28,9 +28,6 @@ from relay.statements import statement
 from relay.stuck import let_keys_go, stick
 from relay.verdict import Destinations
 from sinks.base import Outcome
-
-NEVER_COMPRESSED = 1800
-"""Bytes of a payload that PostgreSQL leaves as it is, with whatever else is in its row."""
 
 
 class _Moved(Exception):
@@ -49,15 +46,10 @@ class ShardClaims:
         self._settings = settings
         self._worker = worker
         self._edge = edge or Edge(settings.name, settings.shards)
-        self._mark = self._edge.mark
+        self._reader = Reader(settings, self._edge)
         self._connections = 0
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
-        # Enough for several workers to be busy at once; what is missing in one claim comes in the next.
-        self._share = max(1, settings.shards // (4 * settings.workers))
-        self._want = settings.shards
-        self._small = True
-        """Whether the last messages were small, and none of them has to be taken alone."""
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim free shards with up to `limit` ready messages; None where there are none. The token must be fresh."""
@@ -68,17 +60,12 @@ class ShardClaims:
             if self._database.connections != self._connections:
                 self._connections = self._database.connections
                 self._edge.forget()
-            self._mark = self._edge.mark
-            shards, claimed_us = self._lock(conn)
-            rows = self._read(conn, shards, limit) if shards else []
-            claim = self._sorted_out(token, claimed_us, rows) if rows else None
-            if claim is not None:
-                self._note(conn, claim)
-        if claim is None:
-            self._want = self._settings.shards
-            return None
-        self._appetite.took(len(rows), claim.size)
-        self._adapt(len(shards), limit, rows)
+            read = self._reader.read(conn, limit)
+            if not read.rows:
+                return None
+            claim = self._sorted_out(token, read)
+            self._note(conn, claim)
+        self._appetite.took(len(read.rows), claim.size)
         return claim
 
     def abandon(self, token: UUID) -> None:
@@ -95,16 +82,22 @@ class ShardClaims:
         Raises:
             LostClaim: it was lost, and nothing was written.
         """
+        left = False
         try:
-            self._settle(claim, verdict, moved=False)
-        except _Moved:
-            self._settle(claim, verdict, moved=True)
-        if len(verdict.delivered) == len(claim.messages) and not (claim.waiting or claim.exhausted):
-            self._edge.passed(self._mark, dict(zip(claim.shard_of, claim.ids, strict=True)))
+            try:
+                self._settle(claim, verdict, moved=False)
+            except _Moved:
+                self._settle(claim, verdict, moved=True)
+            if len(verdict.delivered) == len(claim.messages) and not (claim.waiting or claim.exhausted):
+                self._edge.passed(self._reader.mark, dict(zip(claim.shard_of, claim.ids, strict=True)))
+            left = True
+        finally:
+            self._reader.done(left=left)
 
     def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
         """Give all of a claim back. What was not marked needs no write, unless its outcome is unknown. Raises as
         `settle` does."""
+        self._reader.done()
         where = self._where(claim)
         with self._database.transaction() as conn:
             self._end(conn, claim)
@@ -116,81 +109,27 @@ class ShardClaims:
     def close(self) -> None:
         self._database.close()
 
-    def _lock(self, conn: psycopg.Connection[Any]) -> tuple[list[int], int]:
-        """Lock free shards; return them, and the database's time in microseconds since 1970."""
-        # Where all shards are deep, to look into each of them for every claim would be a good part of its cost.
-        line = self._edge.next_in_line(self._want) if self._want < self._settings.shards else []
-        if line:
-            locked, _, now = self._look(conn, line)
-            if locked:
-                return locked, now
-        locked, others, now = self._look(conn, None)
-        # Not all of them: shards that are read at the same pace share the pages that they are read from.
-        self._edge.line_up(others[: max(0, len(others) - self._want) // 2])
-        while others and not locked:
-            # Those with the oldest messages are just being claimed.
-            locked, others, now = self._look(conn, others)
-        return locked, now
-
-    def _look(self, conn: psycopg.Connection[Any], among: list[int] | None) -> tuple[list[int], list[int], int]:
-        """Lock free shards among these; return them, those that come next, and the time."""
-        params = {
-            "sink": self._settings.name,
-            "among": among,
-            "edges": list(self._mark.after),
-            "wanted": self._want,
-        }
-        found = conn.execute(statement("lock_shards"), params, binary=True).fetchall()
-        locked = [shard for shard, _, is_locked in found if is_locked]
-        others = [shard for shard, _, _ in found[self._want :]]
-        return locked, others, us_since_1970(found[0][1]) if found else 0
-
-    def _read(self, conn: psycopg.Connection[Any], shards: list[int], limit: int) -> list[tuple[Any, ...]]:
-        """Read messages of locked shards.
-
-        Who else claims one of them holds its lock until that can be seen, and this statement's snapshot is younger than
-        our lock: so what no claim has by now is ours, and what its last owner delivered is gone.
-        """
-        edges = self._mark.after
-        params = {
-            "sink": self._settings.name,
-            "shards": shards,
-            # Resharded since this worker started, there may be more of them.
-            "edges": [edges[shard] if shard < len(edges) else 0 for shard in shards],
-            "messages": limit,
-            "each": -(-limit // len(shards)),
-            "bytes": self._settings.batch_bytes,
-        }
-        if self._small:
-            rows = conn.execute(statement("read_small_shards"), params, binary=True).fetchall()
-            if all((row[4] is not None or row[5] is not None) and not _suspect(row) for row in rows):
-                return sorted(rows, key=_id_of)
-        rows = conn.execute(statement("read_shards"), params, binary=True).fetchall()
-        # What is longer may be compressed, and then the other statement cannot tell its size.
-        part = min(self._settings.batch_bytes // limit, NEVER_COMPRESSED)
-        self._small = all(len(row[4] or row[5] or b"") < part and not _suspect(row) for row in rows)
-        return sorted(rows, key=_id_of)
-
-    def _sorted_out(self, token: UUID, claimed_us: int, rows: list[tuple[Any, ...]]) -> Claim:
+    def _sorted_out(self, token: UUID, read: Read) -> Claim:
+        rows, shard_of = read
         claim = Claim(
             token=token,
             sink=self._settings.name,
             messages=[],
             places=[],
             max_attempts=[],
-            claimed_us=claimed_us,
+            claimed_us=self._reader.claimed_us,
             size=size_of(rows),
-            shards=tuple({row[12] for row in rows}),
+            shards=tuple(set(shard_of.values())),
         )
         if not any(row[10] or row[13] is not None for row in rows):
             claim.messages.extend(map(message_of, rows))
             claim.places.extend([row[0] for row in rows])
             claim.max_attempts.extend([row[11] for row in rows])
-            claim.shard_of.extend([row[12] for row in rows])
+            claim.shard_of.extend([shard_of[row[1]] for row in rows])
             return claim
         done_with: set[str] = set()
         for row in rows:
-            message, shard, upto = message_of(row), row[12], row[13]
+            message, shard, upto = message_of(row), shard_of[row[1]], row[13]
             if upto is not None:
                 claim.stuck[str(message.key)] = upto
             if upto is not None and message.id > upto:
@@ -221,21 +160,9 @@ class ShardClaims:
             "lease": self._settings.lease,
             "shards": list(ids),
             "counts": [len(of_shard) for of_shard in ids.values()],
-            "ids": "{" + ",".join(map(str, chain.from_iterable(ids.values()))) + "}",
+            "ids": Ids(chain.from_iterable(ids.values())),
         }
         conn.execute(statement("claim_shards"), noted)
-
-    def _adapt(self, shards: int, limit: int, rows: list[tuple[Any, ...]]) -> None:
-        """Choose how many shards the next claim takes."""
-        read = Counter([row[12] for row in rows])
-        deep = sum(count * shards >= limit for count in read.values())
-        if not deep:
-            self._want = self._settings.shards
-        elif len(rows) * 2 > limit:
-            self._want = self._share
-        else:
-            # A few shards hold most of what waits: every other claim takes only so many, and more of each.
-            self._want = deep
 
     def _end(self, conn: psycopg.Connection[Any], claim: Claim) -> None:
         if conn.execute(statement("end_claim"), {"token": claim.token}).rowcount == 0:
@@ -253,9 +180,16 @@ class ShardClaims:
             self._end(conn, claim)
             if verdict.delivered:
                 ids = [claim.messages[position].id for position in verdict.delivered]
-                places = lock(ids) if moved else Places(claim.places[position] for position in verdict.delivered)
-                gone = conn.execute(statement("delete_delivered_shards"), {"places": places})
-                if not moved and {row[0] for row in gone} != set(ids):
+                bits = None if moved else bits_of(ids)
+                there = Places(claim.places[position] for position in verdict.delivered)
+                params = {
+                    "places": lock(ids) if bits is None else there,
+                    "bits": bits,
+                    "lowest": min(ids),
+                    "highest": max(ids),
+                }
+                gone = conn.execute(statement("delete_delivered_shards"), params).rowcount
+                if bits is not None and gone != len(ids):
                     raise _Moved
             write_undelivered(conn, where, verdict, self._settings, lock)
             if verdict.stuck or verdict.waiting:
@@ -270,13 +204,3 @@ class ShardClaims:
             "uncounted": 1,
             "sink": claim.sink,
         }
-
-
-def _id_of(row: Sequence[Any]) -> int:
-    message_id: int = row[1]
-    return message_id
-
-
-def _suspect(row: Sequence[Any]) -> bool:
-    """Whether two claims died with this message."""
-    return row[10] is not None and len(row[10]) >= 2

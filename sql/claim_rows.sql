@@ -29,7 +29,7 @@ with marked as (
                               for update of f skip locked) locked
                    window first_to_this as (order by locked.id rows unbounded preceding)) counted
             where counted.nth = 1 or (counted.bytes <= %(bytes)s and counted.suspects = 0)))
-  returning o.ctid, o.id, o.kind, o.key, o.payload, o.body, o.headers, o.message_id, o.attempts, o.created_at,
+  returning o.ctid, o.id, o.kind, o.key, o.payload, o.body, o.headers, o.message_id, nullif(o.attempts, 1), o.created_at,
             o.prior_tokens, o.max_attempts
 ), claim as (
   insert into relay.claims (token, sink, worker, claimed_at, locked_until, ids)

@@ -15,6 +15,7 @@ import pytest
 from relay.apply import apply
 from relay.claim import Claim
 from relay.database import Database
+from relay.edge import Edge
 from relay.settings import SinkSettings, load
 from relay.shards import ShardClaims
 from relay.store import Store
@@ -40,10 +41,11 @@ class OrderedSink:
     """Every copy that was delivered, oldest first."""
     opened: list[Database] = field(default_factory=list)
 
-    def worker(self) -> ShardClaims:
+    def worker(self, edge: Edge | None = None) -> ShardClaims:
+        """One of a relay of its own, or of the one whose workers share this edge."""
         database = Database(self.url)
         self.opened.append(database)
-        return ShardClaims(database, self.settings, f"worker {uuid4()}")
+        return ShardClaims(database, self.settings, f"worker {uuid4()}", edge)
 
     def sql(self, text: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run one statement in its own transaction."""

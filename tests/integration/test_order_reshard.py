@@ -119,16 +119,16 @@ def test_it_waits_for_who_is_just_claiming(ordered: MakeSink, monkeypatch: pytes
     sink = ordered(shards=2)
     sink.insert(*[f"key-{number}" for number in range(20)])
     worker = sink.worker()
-    read = worker._read
+    read = worker._reader._read
     with ExitStack() as stack:
 
-        def reshard_before(conn: psycopg.Connection, shards: list[int], limit: int) -> list[tuple[Any, ...]]:
+        def reshard_before(conn: psycopg.Connection, shards: list[int], limit: int) -> Any:
             said = stack.enter_context(running(sink, 7))
             wait_until(lambda: said, what="its saying what it waits for")
             assert f"process {conn.info.backend_pid}" in said[0]
             return read(conn, shards, limit)
 
-        monkeypatch.setattr(worker, "_read", reshard_before)
+        monkeypatch.setattr(worker._reader, "_read", reshard_before)
         assert worker.claim(10) is None
     assert wrong(sink) == 0
     sink.drain()
@@ -265,7 +265,7 @@ def test_a_worker_that_did_not_hear_that_order_has_ended_claims_nothing(ordered:
     sink.insert(*[f"key-{number % 500}" for number in range(8000)])
     worker = sink.worker()
     assert sink.round(worker)
-    worker._edge.line_up(list(range(64)))  # what it has seen ready, and left to the next claim
+    worker._edge.line.join([(shard, 0) for shard in range(64)])  # what it has seen ready, and left to the next claim
     left = 8000 - len(sink.log)
     run(sink, 0)
     for _ in range(5):

@@ -344,6 +344,37 @@ def test_a_moved_row_is_found_again(ordered: MakeSink) -> None:
     assert sorted(message.id for message in sink.log) == [gone, *ids]
 
 
+def test_a_row_in_the_place_of_one_that_is_gone_stays(ordered: MakeSink) -> None:
+    """Somebody deletes a message that is claimed, and its place is used again."""
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    first, second = sink.insert("a", "b")
+    claim = worker.claim(10)
+    assert claim
+    place = sink.sql("select ctid from relay.outbox where id = %s", first)
+    sink.sql("delete from relay.outbox where id = %s", first)
+    sink.sql("vacuum relay.outbox")
+    (new,) = sink.insert("c")
+    assert sink.sql("select ctid from relay.outbox where id = %s", new) == place
+    worker.settle(claim, worker.judge(claim, sink.send(worker, claim)))
+    assert sink.sql("select id from relay.outbox") == [(new,)]
+    sink.drain(worker)
+    assert [message.id for message in sink.log] == [first, second, new]
+
+
+def test_ids_may_lie_far_apart(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    ids = sink.insert("a", "b")
+    for far in (10**7, 10**12, 2**62):
+        sink.sql("select setval(pg_get_serial_sequence('relay.outbox', 'id'), %s)", far)
+        ids += sink.insert("a", "b")
+    worker = sink.worker()
+    assert sink.round(worker, fail(ids[2])) == ids
+    assert sink.sql("select id from relay.outbox order by id") == [(ids[number],) for number in (2, 4, 6)]
+    sink.drain(worker)
+    assert sink.keys(key="a") == ids[::2]
+
+
 def test_keys_of_one_hash_stand_for_each_other(ordered: MakeSink) -> None:
     """No such pair is known: here the function that hashes is another one."""
     sink = ordered(shards=1)

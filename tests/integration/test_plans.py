@@ -70,6 +70,7 @@ update relay.outbox set prior_tokens = array[gen_random_uuid(), gen_random_uuid(
 HOT = {
     *("claim_rows", "delete_delivered", "lock_rows", "settle_retry", "settle_release", "settle_dead"),
     *(
+        "find_shards",
         "lock_shards",
         "claim_shards",
         "read_shards",
