@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,25 +76,36 @@ class Stage:
         return sum(cpu_of(pid) for (pid,) in rows)
 
     def drain(self, sink: str, workers: int) -> float:
-        """Run so many engines of a sink until nothing is ready; seconds. The connections stay open."""
-        settings = self.settings.sinks[sink].model_copy(update={"workers": workers})
-        circuit, leases, stopping = Circuit(), Leases(), Stopping()
-        start = Edge(sink, settings.shards) if settings.ordered else Scan()
+        """Run so many new engines of a sink until nothing is ready; seconds. The connections stay open."""
+        return self.run(self.engines(sink, workers))
 
-        def work() -> None:
-            engine = Engine(
+    def engines(self, sink: str, workers: int) -> list[Engine]:
+        """Those of a relay with so many workers."""
+        settings = self.settings.sinks[sink].model_copy(update={"workers": workers})
+        circuit, leases, metrics = Circuit(), Leases(), Metrics()
+        start = Edge(sink, settings.shards) if settings.ordered else Scan()
+        engines = [
+            Engine(
                 settings, claims=new_claims(Database(self.url), settings, "benchmark", start),
-                sink=settings.sink_class(settings.config), circuit=circuit, leases=leases, stopping=stopping,
-                metrics=Metrics(),
-            )  # fmt: skip
-            poll = Poll(engine, stopping)
+                sink=settings.sink_class(settings.config), circuit=circuit, leases=leases, stopping=self._stopping,
+                metrics=metrics,
+            )
+            for _ in range(workers)
+        ]  # fmt: skip
+        self._engines += engines
+        return engines
+
+    def run(self, engines: Sequence[Engine]) -> float:
+        """Until nothing is ready; seconds."""
+
+        def work(engine: Engine) -> None:
+            poll = Poll(engine, self._stopping)
             with psycopg.connect(self.url, autocommit=True) as conn:
-                while not poll.idle or ready(conn, sink):
+                while not poll.idle or ready(conn, engine.name):
                     poll.round()
-            self._engines.append(engine)
 
         started = time.perf_counter()
-        together([work] * workers)
+        together([partial(work, engine) for engine in engines])
         return time.perf_counter() - started
 
     def close_engines(self) -> None:
@@ -102,6 +114,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         self._engines: list[Engine] = []
+        self._stopping = Stopping()
 
 
 @contextmanager

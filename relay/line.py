@@ -6,9 +6,6 @@ import threading
 import time
 from collections.abc import Iterable
 
-LOOK_EVERY = 4
-"""One claim in so many looks for others all the same."""
-
 
 class Line:
     """Ready shards that nobody of this process holds, shared by its workers.
@@ -25,11 +22,11 @@ class Line:
         """Shard, and until when nobody else looks into it: whoever has it may never come back."""
         self._turn = 0
 
-    def is_time_to_look(self) -> bool:
-        """Whether this claim is one that looks for others too."""
+    def is_time_to_look(self, every: int) -> bool:
+        """Whether this claim is the one in so many that looks for others too."""
         with self._lock:
-            self._turn = (self._turn + 1) % LOOK_EVERY
-            return self._turn == 0
+            self._turn += 1
+            return self._turn % every == 0
 
     def known(self) -> list[int]:
         """Those in the line and those taken from it: it is no use to look into them."""

@@ -21,6 +21,9 @@ from relay.statements import statement
 NEVER_COMPRESSED = 1800
 """Bytes of a payload that PostgreSQL leaves as it is, with whatever else is in its row."""
 
+LOOK_EVERY = 4
+"""Where the line has shards enough, one claim of each worker in so many looks for others all the same."""
+
 
 class Read(NamedTuple):
     """What was read of some shards."""
@@ -68,6 +71,7 @@ class Reader:
         """Shards of which the last claim left something, and the last id that it read in each."""
         self._share = share(settings.shards, settings.workers)
         self._want = settings.shards
+        self._look_every = LOOK_EVERY * settings.workers
         self._small = True
         """Whether the last messages were small, and none of them has to be taken alone."""
 
@@ -76,7 +80,7 @@ class Reader:
         self.done()
         self.mark = self._edge.mark
         line = self._edge.line
-        for look in (self._want == self._settings.shards or line.is_time_to_look(), True):
+        for look in (self._want == self._settings.shards or line.is_time_to_look(self._look_every), True):
             if look:
                 line.join(self._find(conn, line.known()))
             while some := line.take(min(self._want, limit), self._settings.lease):

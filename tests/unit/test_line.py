@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.line import LOOK_EVERY, Line
+from relay.line import Line
 
 
 def test_those_that_were_read_least_far_come_first() -> None:
@@ -38,7 +38,7 @@ def test_what_is_taken_and_never_given_back_is_looked_for_again() -> None:
 
 def test_one_claim_in_some_looks_for_others() -> None:
     line = Line()
-    assert [line.is_time_to_look() for _ in range(2 * LOOK_EVERY)].count(True) == 2
+    assert [line.is_time_to_look(3) for _ in range(6)] == [False, False, True] * 2
 
 
 def test_nothing_is_in_the_line_once_all_was_forgotten() -> None:
