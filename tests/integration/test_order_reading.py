@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import LiteralString
 
 import psycopg
 import pytest
 
-from relay import edge
+from relay import edge, reading
 from relay.apply import reroute
 from relay.claim import LostClaim
 from relay.dead import requeue
 from relay.shards import ShardClaims
+from relay.statements import statement
 from sinks.base import DELIVERED, Outcome, Reject, Retry
 from tests.harness.ordered import OrderedSink
 from tests.servers.base import wait_until
@@ -262,6 +264,29 @@ def test_small_and_large_messages_in_turn(ordered: MakeSink) -> None:
     assert [message.id for message in sink.log] == ids
     assert {len(message.data) for message in sink.log} == {2, 1002, 50_002}
     assert sum(len(message.headers.get("h", "")) for message in sink.log) == 9 * 3000
+
+
+@pytest.mark.parametrize(
+    ("payload", "expected"),
+    [('"' + "x" * 100 + '"', "read_small_shards"), ('"' + "x" * 3000 + '"', "read_shards")],
+    ids=["small", "compressed"],
+)
+def test_claims_read_once(ordered: MakeSink, monkeypatch: pytest.MonkeyPatch, payload: str, expected: str) -> None:
+    """Once it is known what size messages have."""
+    sink = ordered(batch_messages=100)
+    worker = sink.worker()
+    names: list[str] = []
+
+    def noted(name: str) -> LiteralString:
+        names.append(name)
+        return statement(name)
+
+    monkeypatch.setattr(reading, "statement", noted)
+    for _ in range(4):
+        sink.insert("a", "b", payload=payload)
+        names.clear()
+        assert sink.round(worker)
+    assert [name for name in names if name.startswith("read_")] == [expected]
 
 
 def test_claims_are_filled_though_most_of_it_waits_in_one_shard(ordered: MakeSink) -> None:
