@@ -1,9 +1,10 @@
 -- As read_shards.sql, and quicker, for what is usual: small messages, and none that came back under an old id. One that is
 -- larger comes without its data, and where one came back nothing comes; then the other statement has to read. A shard is
--- told once, in a row before its messages.
+-- told once, in a row before its messages. Where only a few keys are stuck, a key is looked up among those few first.
 select o.*
   from relay.sinks s
  cross join unnest(%(shards)s::smallint[], %(edges)s::bigint[]) as slice (shard, edge)
+ cross join (select array(select k.key_hash from relay.stuck_keys k where k.sink = %(sink)s limit 17) as hashes) stuck
  cross join lateral (
        select null::tid, null::bigint, null::text, null::text, null::json, null::bytea, null::jsonb, null::uuid,
               null::integer, null::timestamptz, null::uuid[], null::integer, slice.shard, null::bigint
@@ -22,7 +23,8 @@ select o.*
                     then r.headers end,
                r.message_id, case when r.attempts > 0 then least(r.attempts, 2147483646) + 1 end, r.created_at,
                r.prior_tokens, r.max_attempts, null,
-               case when r.key is not null and exists (select from relay.stuck_keys k where k.sink = %(sink)s)
+               case when cardinality(stuck.hashes) > 0 and r.key is not null
+                     and (cardinality(stuck.hashes) = 17 or relay.hash_of(r.key, null) = any(stuck.hashes))
                     then (select k.upto from relay.stuck_keys k
                            where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end
           from relay.outbox r
