@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 
 
 class Line:
-    """Ready shards that nobody of this process holds, shared by its workers.
+    """Ready shards, shared by the workers of one relay.
 
     Those that were read least far come first: shards that are read at the same pace share the pages that they are read
     from. It is a hint only; what somebody else has done with a shard meanwhile is found out when it is read.
@@ -18,8 +17,8 @@ class Line:
         self._lock = threading.Lock()
         self._ready: dict[int, int] = {}
         """Shard, and an id that all it holds is at or above."""
-        self._taken: dict[int, float] = {}
-        """Shard, and until when nobody else looks into it: whoever has it may never come back."""
+        self._busy: set[int] = set()
+        """Those that one of the workers is just claiming or settling: only between these two does the database tell."""
         self._turn = 0
 
     def is_time_to_look(self, every: int) -> bool:
@@ -29,26 +28,28 @@ class Line:
             return self._turn % every == 0
 
     def known(self) -> list[int]:
-        """Those in the line and those taken from it: it is no use to look into them."""
+        """Those in the line and those that somebody is busy with: it is no use to look into them."""
         with self._lock:
-            now = time.monotonic()
-            return [*self._ready, *(shard for shard, until in self._taken.items() if until > now)]
+            return [*self._ready, *self._busy]
 
-    def take(self, shards: int, seconds: float) -> list[int]:
-        """At most so many of them, for at most so long."""
+    def take(self, shards: int) -> list[int]:
+        """At most so many of them; the caller is busy with them until it says that it is done."""
         with self._lock:
             taken = sorted(self._ready, key=self._ready.__getitem__)[:shards]
             for shard in taken:
                 del self._ready[shard]
-            self._taken.update(dict.fromkeys(taken, time.monotonic() + seconds))
+            self._busy.update(taken)
             return taken
 
-    def give_back(self, taken: Iterable[int], more: Iterable[tuple[int, int]] = ()) -> None:
-        """Whoever took these is done with them; some hold more, each at or above an id."""
+    def busy(self, shards: Iterable[int]) -> None:
+        """The caller is busy with these until it says that it is done."""
         with self._lock:
-            for shard in taken:
-                self._taken.pop(shard, None)
-            self._ready.update(more)
+            self._busy.update(shards)
+
+    def done(self, shards: Iterable[int]) -> None:
+        """The caller is not busy with these any more."""
+        with self._lock:
+            self._busy.difference_update(shards)
 
     def join(self, ready: Iterable[tuple[int, int]]) -> None:
         """Take in shards that hold something, each at or above an id."""

@@ -41,7 +41,7 @@ class Read(NamedTuple):
 
     @classmethod
     def told_once(cls, found: Iterable[tuple[Any, ...]]) -> Read:
-        """From rows of which one without an id names the shard of those that follow."""
+        """From rows of which one without an id names the shard of those that follow, in the order of the statement."""
         rows, shard_of, shard = [], {}, 0
         for row in found:
             if row[1] is None:
@@ -65,10 +65,10 @@ class Reader:
         """Where the last claim started to read."""
         self.claimed_us = 0
         """When the last claim locked its shards: the database's time in microseconds since 1970."""
+        self.more: list[tuple[int, int]] = []
+        """Shards of which the last claim may have left something, and an id in each that this is at or above."""
         self._taken: list[int] = []
-        """From the line, for the last claim."""
-        self._more: list[tuple[int, int]] = []
-        """Shards of which the last claim left something, and the last id that it read in each."""
+        """From the line, for the claim that is being made."""
         self._share = share(settings.shards, settings.workers)
         self._want = settings.shards
         self._look_every = LOOK_EVERY * settings.workers
@@ -76,37 +76,46 @@ class Reader:
         """Whether the last messages were small, and none of them has to be taken alone."""
 
     def read(self, conn: psycopg.Connection[Any], limit: int) -> Read:
-        """Lock free shards until the transaction ends, and read at most so many of their messages."""
-        self.done()
+        """Lock free shards until the transaction ends, and read at most so many of their messages.
+
+        Whatever comes of it, `done` has to be called when the transaction is over.
+        """
         self.mark = self._edge.mark
-        line = self._edge.line
-        for look in (self._want == self._settings.shards or line.is_time_to_look(self._look_every), True):
-            if look:
-                line.join(self._find(conn, line.known()))
-            while some := line.take(min(self._want, limit), self._settings.lease):
-                self._taken += some
-                locked = self._lock(conn, some)
-                read = self._read(conn, locked, limit) if locked else NOTHING
-                if read.rows:
-                    self._adapt(len(locked), limit, read)
-                    return read
-            if look:
-                break
-        self.done()
+        line, want = self._edge.line, min(self._want, limit)
+        looked = self._want == self._settings.shards or line.is_time_to_look(self._look_every)
+        if looked:
+            line.join(self._find(conn))
+        some = line.take(want)
+        if some and (read := self._read_of(conn, some, limit)).rows:
+            return read
+        if looked and not some:
+            return NOTHING
+        # Others were quicker, or what the line says is out of date.
+        line.clear()
+        line.join(self._find(conn))
+        while some := line.take(want):
+            if (read := self._read_of(conn, some, limit)).rows:
+                return read
         return NOTHING
 
-    def done(self, *, left: bool = False) -> None:
-        """The last claim is over.
-
-        Args:
-            left: whether its shards still hold what it did not read.
-        """
-        self._edge.line.give_back(self._taken, self._more if left else ())
+    def done(self) -> None:
+        """The claim is written down, or nothing came of it."""
+        self._edge.line.done(self._taken)
         self._taken = []
 
-    def _find(self, conn: psycopg.Connection[Any], known: list[int]) -> list[tuple[int, int]]:
+    def _read_of(self, conn: psycopg.Connection[Any], shards: list[int], limit: int) -> Read:
+        """Lock these shards, but for those that others are just claiming, and read at most so many messages."""
+        self._taken += shards
+        locked = self._lock(conn, shards)
+        if not locked:
+            return NOTHING
+        read = self._read(conn, locked, limit)
+        self._adapt(len(locked), limit, read)
+        return Read(read.rows[:limit], read.shard_of)
+
+    def _find(self, conn: psycopg.Connection[Any]) -> list[tuple[int, int]]:
         """Free shards with ready messages beside those that are known, and the first id of each."""
-        params = {"sink": self._settings.name, "edges": list(self.mark.after), "known": known}
+        params = {"sink": self._settings.name, "edges": list(self.mark.after), "known": self._edge.line.known()}
         return conn.execute(statement("find_shards"), params, binary=True).fetchall()
 
     def _lock(self, conn: psycopg.Connection[Any], shards: list[int]) -> list[int]:
@@ -146,10 +155,11 @@ class Reader:
     def _adapt(self, shards: int, limit: int, read: Read) -> None:
         """Choose how many shards the next claim takes."""
         counts = Counter(read.shard_of.values())
-        # In id order, so what is kept of each shard is its last one.
-        last = {read.shard_of[row[1]]: row[1] for row in read.rows}
-        self._more = [(shard, last[shard]) for shard, count in counts.items() if count >= each(limit, shards)]
-        deep = len(self._more)
+        # In id order: of what is claimed the last one of a shard counts, of what is left the first one.
+        at = {read.shard_of[row[1]]: row[1] for row in read.rows[:limit]}
+        at.update({read.shard_of[row[1]]: row[1] for row in reversed(read.rows[limit:])})
+        self.more = [(shard, at[shard]) for shard, count in counts.items() if count >= each(limit, shards)]
+        deep = len(self.more)
         if not deep:
             self._want = self._settings.shards
         elif len(read.rows) * 2 > limit:
@@ -161,13 +171,14 @@ class Reader:
 
 def share(shards: int, workers: int) -> int:
     """Shards a claim takes where all are deep: so few that other relays find some too; but while that leaves enough for
-    one more, not so few that each page of the table is read by many claims."""
+    one more, not so few that each page of the table is read by many claims. Of 64, one worker takes 16, each of four
+    workers 8, each of sixteen 2."""
     return max(1, shards // (4 * workers), min(8, shards // (2 * workers)))
 
 
 def each(limit: int, shards: int) -> int:
     """Messages to read of each of so many shards."""
-    return max(1, limit // shards)
+    return -(-limit // shards)
 
 
 def _id_of(row: Sequence[Any]) -> int:

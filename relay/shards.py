@@ -56,15 +56,18 @@ class ShardClaims:
         token = token or uuid4()
         limit = min(limit, self._appetite.limit)
         self._edge.move(self._database)
-        with self._database.transaction() as conn:
-            if self._database.connections != self._connections:
-                self._connections = self._database.connections
-                self._edge.forget()
-            read = self._reader.read(conn, limit)
-            if not read.rows:
-                return None
-            claim = self._sorted_out(token, read)
-            self._note(conn, claim)
+        try:
+            with self._database.transaction() as conn:
+                if self._database.connections != self._connections:
+                    self._connections = self._database.connections
+                    self._edge.forget()
+                read = self._reader.read(conn, limit)
+                if not read.rows:
+                    return None
+                claim = self._sorted_out(token, read)
+                self._note(conn, claim)
+        finally:
+            self._reader.done()
         self._appetite.took(len(read.rows), claim.size)
         return claim
 
@@ -82,7 +85,7 @@ class ShardClaims:
         Raises:
             LostClaim: it was lost, and nothing was written.
         """
-        left = False
+        self._edge.line.busy(claim.shards)
         try:
             try:
                 self._settle(claim, verdict, moved=False)
@@ -90,14 +93,13 @@ class ShardClaims:
                 self._settle(claim, verdict, moved=True)
             if len(verdict.delivered) == len(claim.messages) and not (claim.waiting or claim.exhausted):
                 self._edge.passed(self._reader.mark, dict(zip(claim.shard_of, claim.ids, strict=True)))
-            left = True
+            self._edge.line.join(self._reader.more)
         finally:
-            self._reader.done(left=left)
+            self._edge.line.done(claim.shards)
 
     def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
         """Give all of a claim back. What was not marked needs no write, unless its outcome is unknown. Raises as
         `settle` does."""
-        self._reader.done()
         where = self._where(claim)
         with self._database.transaction() as conn:
             self._end(conn, claim)
@@ -119,7 +121,7 @@ class ShardClaims:
             max_attempts=[],
             claimed_us=self._reader.claimed_us,
             size=size_of(rows),
-            shards=tuple(set(shard_of.values())),
+            shards=tuple({shard_of[row[1]] for row in rows}),
         )
         if not any(row[10] or row[13] is not None for row in rows):
             claim.messages.extend(map(message_of, rows))

@@ -10,17 +10,9 @@ select o.*
               null::integer, null::timestamptz, null::uuid[], null::integer, slice.shard, null::bigint
        union all
        (select r.ctid, r.id, r.kind, r.key,
-               case when pg_column_size(r.payload) <= %(part)s::integer and pg_column_compression(r.payload) is null
-                     and (r.headers is null
-                          or pg_column_size(r.headers) <= %(part)s::integer and pg_column_compression(r.headers) is null)
-                    then r.payload end,
-               case when r.body is not null and octet_length(r.body) <= %(part)s::integer
-                     and (r.headers is null
-                          or pg_column_size(r.headers) <= %(part)s::integer and pg_column_compression(r.headers) is null)
-                    then r.body end,
-               case when r.headers is not null
-                     and pg_column_size(r.headers) <= %(part)s::integer and pg_column_compression(r.headers) is null
-                    then r.headers end,
+               case when size.fits then r.payload end,
+               case when r.body is not null and size.fits then r.body end,
+               case when r.headers is not null and size.fits then r.headers end,
                r.message_id, case when r.attempts > 0 then least(r.attempts, 2147483646) + 1 end, r.created_at,
                r.prior_tokens, r.max_attempts, null,
                case when cardinality(stuck.hashes) > 0 and r.key is not null
@@ -28,6 +20,14 @@ select o.*
                     then (select k.upto from relay.stuck_keys k
                            where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end
           from relay.outbox r
+         cross join lateral (
+               select case when r.body is null and r.headers is null
+                           then pg_column_size(r.payload) <= %(part)s::integer and pg_column_compression(r.payload) is null
+                           else coalesce(octet_length(r.body), pg_column_size(r.payload))
+                                + coalesce(pg_column_size(r.headers), 0) <= %(part)s::integer
+                                and pg_column_compression(r.payload) is null
+                                and pg_column_compression(r.headers) is null
+                      end as fits) size
          where r.sink = %(sink)s and r.shard = slice.shard and r.run_at is null and r.id > slice.edge
          order by r.id
          limit %(each)s)) o

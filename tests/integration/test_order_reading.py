@@ -17,7 +17,6 @@ from relay.shards import ShardClaims
 from relay.statements import statement
 from sinks.base import DELIVERED, Outcome, Reject, Retry
 from tests.harness.ordered import OrderedSink
-from tests.servers.base import wait_until
 
 MakeSink = Callable[..., OrderedSink]
 
@@ -333,43 +332,6 @@ def test_where_others_are_claiming_the_oldest_the_next_are_claimed(ordered: Make
     worker.release(claim, unknown=False, reason=None)
     sink.drain(worker)
     assert len(sink.log) == 4000
-
-
-def test_workers_of_one_relay_take_different_shards(ordered: MakeSink) -> None:
-    sink = ordered(shards=64, workers=2)
-    sink.insert(*[f"key-{number % 500}" for number in range(6000)])
-    shared = edge.Edge("main", 64)
-    one, other = sink.worker(shared), sink.worker(shared)
-    assert sink.round(one)
-    claims = [one.claim(1000), other.claim(1000)]
-    held = [set(claim.shards) for claim in claims if claim]
-    assert len(held) == 2
-    assert not held[0] & held[1]
-    assert held[0] | held[1] <= set(shared.line.known())
-    for worker, claim in zip((one, other), claims, strict=True):
-        assert claim
-        worker.settle(claim, worker.judge(claim, sink.send(worker, claim)))
-    sink.drain(one, other)
-    assert len(sink.log) == 6000
-
-
-def test_a_worker_that_never_comes_back_leaves_its_shards_to_others(ordered: MakeSink) -> None:
-    sink = ordered(shards=8, lease=1, send_timeout=0.5)
-    ids = sink.insert(*[f"key-{number}" for number in range(100)])
-    shared = edge.Edge("main", 8)
-    gone, other = sink.worker(shared), sink.worker(shared)
-    assert gone.claim(1000)
-    assert other.claim(1000) is None
-    sink.expire_claims()
-    sink.upkeep()
-    sent: list[int] = []
-
-    def is_sent() -> bool:
-        sent.extend(sink.round(other) or [])
-        return len(sent) == len(ids)
-
-    wait_until(is_sent, what="the other's finding them")
-    assert sorted(sent) == ids
 
 
 def parked_below_the_edge(sink: OrderedSink, worker: ShardClaims) -> int:

@@ -8,32 +8,28 @@ from relay.line import Line
 def test_those_that_were_read_least_far_come_first() -> None:
     line = Line()
     line.join([(1, 300), (2, 100), (3, 200)])
-    assert line.take(2, 30) == [2, 3]
-    assert line.take(2, 30) == [1]
-    assert line.take(2, 30) == []
+    assert line.take(2) == [2, 3]
+    assert line.take(2) == [1]
+    assert line.take(2) == []
 
 
-def test_nobody_looks_into_what_is_in_the_line_or_was_taken_from_it() -> None:
+def test_nobody_looks_into_what_is_in_the_line_or_being_claimed_or_settled() -> None:
     line = Line()
     line.join([(1, 300), (2, 100)])
-    assert line.take(1, 30) == [2]
+    assert line.take(1) == [2]
     assert sorted(line.known()) == [1, 2]
-    line.give_back([2])
+    line.done([2])
     assert line.known() == [1]
+    line.busy([2, 3])
+    assert sorted(line.known()) == [1, 2, 3]
 
 
 def test_who_holds_more_is_in_the_line_again() -> None:
     line = Line()
     line.join([(1, 300), (2, 100)])
-    line.give_back(line.take(1, 30), [(2, 400)])
-    assert line.take(2, 30) == [1, 2]
-
-
-def test_what_is_taken_and_never_given_back_is_looked_for_again() -> None:
-    line = Line()
-    line.join([(1, 300)])
-    assert line.take(1, 0.0) == [1]
-    assert line.known() == []
+    line.done(line.take(1))
+    line.join([(2, 400)])
+    assert line.take(2) == [1, 2]
 
 
 def test_one_claim_in_some_looks_for_others() -> None:
@@ -45,4 +41,4 @@ def test_nothing_is_in_the_line_once_all_was_forgotten() -> None:
     line = Line()
     line.join([(1, 300)])
     line.clear()
-    assert line.take(1, 30) == line.known() == []
+    assert line.take(1) == line.known() == []
