@@ -66,7 +66,7 @@ class Reader:
         self.claimed_us = 0
         """When the last claim locked its shards: the database's time in microseconds since 1970."""
         self.more: list[tuple[int, int]] = []
-        """Shards of which the last claim may have left something, and an id in each that this is at or above."""
+        """Shards of which the last claim left something, and an id in each that this is at or above."""
         self._taken: list[int] = []
         """From the line, for the claim that is being made."""
         self._share = share(settings.shards, settings.workers)
@@ -138,7 +138,8 @@ class Reader:
             # Resharded since this worker started, there may be more of them.
             "edges": [edges[shard] if shard < len(edges) else 0 for shard in shards],
             "messages": limit,
-            "each": each(limit, len(shards)),
+            # One more, to know of each shard whether it holds more.
+            "each": each(limit, len(shards)) + 1,
             "bytes": self._settings.batch_bytes,
             "part": self._settings.batch_bytes // limit,
         }
@@ -158,7 +159,7 @@ class Reader:
         # In id order: of what is claimed the last one of a shard counts, of what is left the first one.
         at = {read.shard_of[row[1]]: row[1] for row in read.rows[:limit]}
         at.update({read.shard_of[row[1]]: row[1] for row in reversed(read.rows[limit:])})
-        self.more = [(shard, at[shard]) for shard, count in counts.items() if count >= each(limit, shards)]
+        self.more = [(shard, at[shard]) for shard, count in counts.items() if count > each(limit, shards)]
         deep = len(self.more)
         if not deep:
             self._want = self._settings.shards
@@ -177,7 +178,7 @@ def share(shards: int, workers: int) -> int:
 
 
 def each(limit: int, shards: int) -> int:
-    """Messages to read of each of so many shards."""
+    """Messages to claim of each of so many shards."""
     return -(-limit // shards)
 
 
