@@ -138,8 +138,7 @@ class Reader:
             # Resharded since this worker started, there may be more of them.
             "edges": [edges[shard] if shard < len(edges) else 0 for shard in shards],
             "messages": limit,
-            # One more, to know of each shard whether it holds more.
-            "each": each(limit, len(shards)) + 1,
+            "each": each(limit, len(shards)),
             "bytes": self._settings.batch_bytes,
             "part": self._settings.batch_bytes // limit,
         }
@@ -159,7 +158,7 @@ class Reader:
         # In id order: of what is claimed the last one of a shard counts, of what is left the first one.
         at = {read.shard_of[row[1]]: row[1] for row in read.rows[:limit]}
         at.update({read.shard_of[row[1]]: row[1] for row in reversed(read.rows[limit:])})
-        self.more = [(shard, at[shard]) for shard, count in counts.items() if count > each(limit, shards)]
+        self.more = [(shard, at[shard]) for shard, count in counts.items() if count >= each(limit, shards)]
         deep = len(self.more)
         if not deep:
             self._want = self._settings.shards
@@ -178,8 +177,8 @@ def share(shards: int, workers: int) -> int:
 
 
 def each(limit: int, shards: int) -> int:
-    """Messages to claim of each of so many shards."""
-    return -(-limit // shards)
+    """Messages to read of each of so many shards: its part and one more, which tells whether it holds more."""
+    return limit // shards + 1
 
 
 def _id_of(row: Sequence[Any]) -> int:

@@ -15,7 +15,7 @@ select o.*
                case when r.headers is not null and size.fits then r.headers end,
                r.message_id, case when r.attempts > 0 then least(r.attempts, 2147483646) + 1 end, r.created_at,
                r.prior_tokens, r.max_attempts, null,
-               case when cardinality(stuck.hashes) > 0 and r.key is not null
+               case when exists (select from relay.stuck_keys k where k.sink = %(sink)s) and r.key is not null
                      and (cardinality(stuck.hashes) = 17 or relay.hash_of(r.key, null) = any(stuck.hashes))
                     then (select k.upto from relay.stuck_keys k
                            where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end
