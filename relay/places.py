@@ -17,17 +17,16 @@ class Places(list[bytes]):
     """Row places as they came, for `ctid = any(…)`."""
 
 
+class Ids(list[int]):
+    """Message ids as a bigint[] that the server need not parse."""
+
+
 class _PlacesDumper(Dumper):
     format = pq.Format.BINARY
     oid = 1010  # tid[]
 
     def dump(self, obj: Any) -> Buffer:
-        head = struct.pack("!iiIii", 1, 0, 27, len(obj), 1)
-        return head + b"".join([b"\x00\x00\x00\x06" + place for place in obj])
-
-
-class Ids(list[int]):
-    """Message ids as a bigint[] that the server need not parse."""
+        return _array(27, [b"\x00\x00\x00\x06" + place for place in obj])
 
 
 class _IdsDumper(Dumper):
@@ -35,13 +34,18 @@ class _IdsDumper(Dumper):
     oid = 1016  # bigint[]
 
     def dump(self, obj: Any) -> Buffer:
-        head = struct.pack("!iiIii", 1, 0, 20, len(obj), 1)
-        return head + b"".join([_ID.pack(8, message_id) for message_id in obj])
+        return _array(20, [_ID.pack(8, message_id) for message_id in obj])
 
 
 _ID = struct.Struct("!iq")
 psycopg.adapters.register_dumper(Places, _PlacesDumper)
 psycopg.adapters.register_dumper(Ids, _IdsDumper)
+
+
+def _array(element: int, items: Sequence[bytes]) -> bytes:
+    """The binary format of an array of this type's values, each with its length before it."""
+    return struct.pack("!iiIii", 1, 0, element, len(items), 1) + b"".join(items)
+
 
 WIDEST = 1 << 22
 """Ids that a claim may be spread over to be told as bits, of which this makes half a MiB."""

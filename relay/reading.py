@@ -132,6 +132,7 @@ class Reader:
         our lock: so what no claim has by now is ours, and what its last owner delivered is gone.
         """
         edges = self.mark.after
+        part = self._settings.batch_bytes // limit
         params = {
             "sink": self._settings.name,
             "shards": shards,
@@ -140,7 +141,7 @@ class Reader:
             "messages": limit,
             "each": each(limit, len(shards)),
             "bytes": self._settings.batch_bytes,
-            "part": self._settings.batch_bytes // limit,
+            "part": part,
         }
         if self._small:
             read = Read.told_once(conn.execute(statement("read_small_shards"), params, binary=True))
@@ -148,8 +149,8 @@ class Reader:
                 return read
         read = Read.told_each(conn.execute(statement("read_shards"), params, binary=True))
         # What is longer may be compressed, and then the other statement cannot tell its size.
-        part = min(self._settings.batch_bytes // limit, NEVER_COMPRESSED)
-        self._small = all(len(row[4] or row[5] or b"") < part and not _suspect(row) for row in read.rows)
+        small = min(part, NEVER_COMPRESSED)
+        self._small = all(len(row[4] or row[5] or b"") < small and not _suspect(row) for row in read.rows)
         return read
 
     def _adapt(self, shards: int, limit: int, read: Read) -> None:

@@ -183,13 +183,8 @@ class ShardClaims:
             if verdict.delivered:
                 ids = [claim.messages[position].id for position in verdict.delivered]
                 bits = None if moved else bits_of(ids)
-                there = Places(claim.places[position] for position in verdict.delivered)
-                params = {
-                    "places": lock(ids) if bits is None else there,
-                    "bits": bits,
-                    "lowest": min(ids),
-                    "highest": max(ids),
-                }
+                there = lock(ids) if bits is None else Places(claim.places[position] for position in verdict.delivered)
+                params = {"places": there, "bits": bits, "lowest": min(ids), "highest": max(ids)}
                 gone = conn.execute(statement("delete_delivered_shards"), params).rowcount
                 if bits is not None and gone != len(ids):
                     raise _Moved

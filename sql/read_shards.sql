@@ -3,7 +3,8 @@
 -- than much of one. A message that two claims died with is taken alone. What came back under an old id lies below the
 -- shard's edge, and comes first.
 select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
-       case when f.attempts > 0 then least(f.attempts, 2147483646) + 1 end, f.created_at, f.prior_tokens, f.max_attempts, f.shard,
+       case when f.attempts > 0 then least(f.attempts, 2147483646) + 1 end, f.created_at, f.prior_tokens, f.max_attempts,
+       f.shard,
        case when f.key is not null and exists (select from relay.stuck_keys k where k.sink = %(sink)s)
             then (select k.upto from relay.stuck_keys k
                    where k.sink = %(sink)s and k.key_hash = relay.hash_of(f.key, null)) end
