@@ -6,7 +6,8 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
-from sinks.base import DELIVERED, Delivered, Hold, Outcome, Reject, Retry, SinkUnavailable
+from relay.claim import Claim
+from sinks.base import ARRIVED, DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry, SinkUnavailable
 
 LONGEST_REASON = 500
 """Characters."""
@@ -26,8 +27,8 @@ def checked(outcomes: Sequence[Any]) -> Sequence[Outcome]:
 
 def _checked(outcome: Any) -> Outcome:
     match outcome:
-        case Delivered():
-            return DELIVERED
+        case Delivered(before):
+            return ARRIVED if before else DELIVERED
         case Retry(reason, after):
             # In this order "not a number" becomes 0.
             return Retry(tidy(reason), min(max(0.0, float(after)), LONGEST_WAIT_S))
@@ -37,6 +38,28 @@ def _checked(outcome: Any) -> Outcome:
             return Hold(tidy(reason), str(destination) if destination else None)
         case _:
             raise TypeError(f"{type(outcome).__name__} is no outcome")
+
+
+def to_send(claim: Claim, *, fenced: bool) -> Sequence[Message]:
+    """What of a claim the sink is given. What is given up unsent is for a fenced sink only, which asks its broker."""
+    if fenced or not claim.unsent:
+        return claim.messages
+    return [message for message in claim.messages if message.id not in claim.unsent]
+
+
+def with_unsent(claim: Claim, outcomes: Sequence[Outcome], *, fenced: bool) -> Sequence[Outcome]:
+    """One outcome for each message of the claim: what is given up unsent is rejected, unless the broker has it or could
+    not be asked yet."""
+    if not claim.unsent:
+        return outcomes
+    given = iter(outcomes)
+    whole: list[Outcome] = []
+    for message in claim.messages:
+        reason = claim.unsent.get(message.id)
+        outcome = next(given) if fenced or reason is None else None
+        undecided = isinstance(outcome, (Delivered, Hold))
+        whole.append(outcome if outcome is not None and (reason is None or undecided) else Reject(tidy(reason)))
+    return whole
 
 
 def tidy(reason: object) -> str:

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from relay.database import EPOCH_2000_US
+from relay.unreadable import Unreadable, headers_of
 from sinks.base import Message
 
 NO_HEADERS: Mapping[str, Any] = {}
+
+EXHAUSTED = "its last attempt was not finished: the relay that held it was gone for longer than the lease"
+
+EARLIEST, LATEST = -63_082_281_600_000_000, 252_455_616_000_000_000
+"""The years 1 to 9999 in microseconds from 2000, as PostgreSQL counts them."""
+
+
+class Unread(NamedTuple):
+    """What is known of a message before its data is read."""
+
+    size: int
+    """Bytes of what it carries, as they are stored."""
+    upto: int | None = None
+    """Of a stuck key: the id up to which it might be sent when this message was claimed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +48,11 @@ class Claim:
     """Shard of each message; empty for single rows."""
     waiting: list[tuple[int, Message]] = field(default_factory=list)
     """Shard and message: not to be sent, as an earlier message of its key waits."""
-    exhausted: list[tuple[int, Message]] = field(default_factory=list)
-    """Shard and message: not to be sent, as its last attempt died with its relay."""
+    unsent: dict[int, str] = field(default_factory=dict)
+    """Messages, by id, that are given up without being sent, and why: what they hold cannot be read, or their last attempt
+    died with its relay."""
+    unread: Unread | None = None
+    """Of a message that is claimed alone, and whose data has to be read first; None: everything is there."""
     stuck: dict[str, int] = field(default_factory=dict)
     """Keys with a row in relay.stuck_keys, and the id up to which they may be sent."""
 
@@ -71,10 +89,14 @@ class Verdict:
 
     delivered: list[int] = field(default_factory=list)
     """Positions in the claim."""
+    arrived: list[Message] = field(default_factory=list)
+    """Of those that are delivered: these were so by an earlier claim, and were not sent again."""
     retry: list[tuple[int, str, float]] = field(default_factory=list)
     """Message id, reason, at least so many seconds from now."""
     dead: list[tuple[int, str]] = field(default_factory=list)
     """Message id, reason."""
+    untried: set[int] = field(default_factory=set)
+    """Of those that are dead: these were not sent any more, so that this claim was no attempt of theirs."""
     held: list[tuple[float, str, list[int]]] = field(default_factory=list)
     """Seconds to wait, reason, message ids; the attempt does not count."""
     stuck: list[StuckKey] = field(default_factory=list)
@@ -90,16 +112,41 @@ class Verdict:
     unwell: list[tuple[str, str]] = field(default_factory=list)
     """Single destinations that were well until now, with the reason."""
 
+    def failed(self) -> list[tuple[int, str]]:
+        """Id and reason of the messages whose attempt failed and that are tried again."""
+        heads = [(key.first, key.reason) for key in self.stuck if key.counted and not key.blocked]
+        return [(message_id, reason) for message_id, reason, _ in self.retry] + heads
 
-def message_of(row: Sequence[Any]) -> Message:
+
+def message_of(row: Sequence[Any], unsent: dict[int, str]) -> Message:
     """The message in a row of claim_rows.sql or read_shards.sql; a row's place comes first and is left out.
 
     A first attempt comes as null: whatever is not null costs the server a tenth of a microsecond.
+
+    Args:
+        unsent: takes the message's id and the reason where it holds what cannot be read.
     """
+    headers = NO_HEADERS
+    if row[6] is not None:
+        try:
+            headers = headers_of(row[6])
+        except Unreadable as error:
+            unsent[row[1]] = str(error)
+    if not EARLIEST < row[9] < LATEST:
+        unsent[row[1]] = "its created_at is not between the years 1 and 9999"
     return Message(
-        row[1], row[2], row[3], row[4], row[5], row[6] or NO_HEADERS, row[7], row[8] or 1, row[9] + EPOCH_2000_US,
+        row[1], row[2], row[3], row[4], row[5], headers, row[7], row[8] or 1, row[9] + EPOCH_2000_US,
         tuple(row[10]) if row[10] else (),
     )  # fmt: skip
+
+
+def is_exhausted(row: Sequence[Any], max_attempts: int) -> bool:
+    """Whether its last attempt died with its relay, so that this claim is one too many.
+
+    Args:
+        max_attempts: of a message that names none.
+    """
+    return row[12] is not None and (row[8] or 1) > (row[11] or max_attempts)
 
 
 def size_of(rows: Sequence[Sequence[Any]]) -> int:

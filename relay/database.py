@@ -19,13 +19,11 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.types.json import set_json_loads
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
-from relay.errors import DatabaseUnavailable, RelayError
+from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.statements import statement
-from sinks.base import read_headers
 
 EPOCH_2000_US = 946_684_800_000_000
 """PostgreSQL's binary timestamps count from 2000; microseconds from 1970 to there."""
@@ -161,9 +159,10 @@ class Database:
         self.connections += 1
         self.pooled = self.pooled or not self._begin_session(conn)
         conn.prepare_threshold = None if self.pooled else 5 if self._brief else 0
-        set_json_loads(read_headers, conn)
-        # Payloads stay bytes and times stay integers: nothing is parsed that is only passed on.
+        # What a writer supplied stays bytes and times stay integers: nothing is parsed that is only passed on, and what
+        # cannot be read is found out message by message.
         conn.adapters.register_loader("json", ByteaBinaryLoader)
+        conn.adapters.register_loader("jsonb", ByteaBinaryLoader)
         conn.adapters.register_loader("timestamptz", Int8BinaryLoader)
         return conn
 
@@ -197,6 +196,8 @@ def translated(error: psycopg.Error) -> RelayError:
     """The error of ours for one of psycopg's."""
     state = error.sqlstate
     text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, _TooLate) or state == "57014":
+        return DatabaseTooSlow(f"{text} ({state or 'no answer'})")
     if state is None:
         lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return DatabaseUnavailable(text) if lost else RelayError(text)

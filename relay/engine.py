@@ -17,11 +17,11 @@ from uuid import UUID
 
 import structlog
 
-from relay.answers import checked, tidy, where, why
+from relay.answers import checked, tidy, to_send, where, why, with_unsent
 from relay.backoff import Backoff
 from relay.circuit import Circuit
 from relay.claim import Claim, LostClaim
-from relay.errors import DatabaseUnavailable, RelayError
+from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.leases import Lease, Leases
 from relay.metrics import Metrics
 from relay.rows import RowClaims
@@ -67,6 +67,7 @@ class Engine:
         self._stopping = stopping
         self._metrics = metrics
         self._database_backoff = Backoff(0.1, 5.0)
+        self._read_backoff = Backoff(0.1, 5.0)
         self._open = False
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
@@ -129,17 +130,20 @@ class Engine:
             raise
 
     def _deliver(self, claim: Claim, lease: Lease) -> None:
+        if claim.unread is not None and not self._read(claim):
+            return
         batch = Batch(
             claim.token,
-            claim.messages,
+            to_send(claim, fenced=self._sink.fenced),
             claim.claimed_us,
             tuple(self._settled),
+            frozenset(claim.unsent) if self._sink.fenced else frozenset(),
             lost=lease.lost,
             stopping=self._stopping.is_set,
         )
         started = time.monotonic()
         try:
-            outcomes, certain = self._send(batch, lease) if claim.messages else ((), True)
+            outcomes, certain = self._send(batch, lease) if batch.messages else ((), True)
         except ClaimRevoked:
             self._lost(claim, "the broker knows a later claim")
             return
@@ -153,10 +157,27 @@ class Engine:
             self._crashed(claim, error)
             return
         self._metrics.sent(self.name, time.monotonic() - started)
-        if lease.lost() and len(outcomes) < len(claim.messages):
+        if lease.lost() and len(outcomes) < len(batch.messages):
             self._lost(claim, "the lease ran out during the send")
             return
-        self._settle(claim, outcomes, certain)
+        outcomes = with_unsent(claim, outcomes, fenced=self._sink.fenced)
+        self._settle(claim, outcomes, certain, sent=bool(batch.messages))
+
+    def _read(self, claim: Claim) -> bool:
+        """Read the data of a message that is claimed without it; False where that failed, and the claim is over."""
+        largest = min(self._settings.message_bytes, self._sink.largest or self._settings.message_bytes)
+        try:
+            self._claims.read(claim, largest)
+        except DatabaseTooSlow:
+            # As if it had failed to send: a message that always takes too long must run out of attempts.
+            self._settle(claim, [Retry("reading it from the database took longer than one statement may take")], True, sent=False)
+            return False
+        except DatabaseUnavailable as error:
+            self._release(claim, unknown=False, reason=f"reading it failed: {error}")
+            self._stopping.wait(self._read_backoff.next())
+            return False
+        self._read_backoff.reset()
+        return True
 
     def _send(self, batch: Batch, lease: Lease) -> tuple[Sequence[Outcome], bool]:
         """Outcomes, and whether the first answer already was one."""
@@ -185,12 +206,12 @@ class Engine:
                 raise RelayError(f"sink gave {len(outcomes)} outcomes for {len(batch.messages)} messages")
             return outcomes, certain
 
-    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool) -> None:
+    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool, *, sent: bool) -> None:
         verdict = self._claims.judge(claim, outcomes)
-        if verdict.trouble is None:
-            self._worked()
-        else:
+        if verdict.trouble is not None:
             self._broken(verdict.trouble)
+        elif sent:
+            self._worked()
         if not self._insist(lambda: self._claims.settle(claim, verdict)):
             self._lost(claim, "it was gone at the settle")
             return
@@ -204,8 +225,12 @@ class Engine:
             # Who is behind it sees no open circuit and no dead message, only that they wait.
             count = len(verdict.unwell)
             log.warning("destination is unwell", sink=self.name, name=tidy(destination), count=count, reason=reason)
-        for message_id, reason, _ in verdict.retry[:1]:
-            log.info("messages failed", sink=self.name, count=len(verdict.retry), first_id=message_id, reason=reason)
+        for message in verdict.arrived[:1]:
+            count = len(verdict.arrived)
+            log.info("messages had arrived before, not sent again", sink=self.name, count=count, first_id=message.id)
+        for message_id, reason in verdict.failed()[:1]:
+            count = len(verdict.failed())
+            log.info("messages failed", sink=self.name, count=count, first_id=message_id, reason=reason)
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sink.fenced
@@ -221,7 +246,7 @@ class Engine:
             verdict.unknown = claim.token
             self._insist(lambda: self._claims.settle(claim, verdict))
         else:
-            self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason))
+            self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason, died=True))
 
     def _insist(self, write: Callable[[], None]) -> bool:
         """Write until the database takes it, or until the process has to go; False where the claim is not ours."""

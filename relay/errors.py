@@ -37,6 +37,10 @@ class DatabaseUnavailable(RelayError):
     """The database cannot be reached or refuses to work now. Trying again later may help."""
 
 
+class DatabaseTooSlow(DatabaseUnavailable):
+    """A statement took longer than it may."""
+
+
 class InvalidMessage(RelayError, ValueError):
     """A message that no database or broker should see; the text names the path of the field."""
 

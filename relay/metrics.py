@@ -33,8 +33,9 @@ class Metrics:
     def settled(self, sink: str, verdict: Verdict) -> None:
         held = sum(len(ids) for _, _, ids in verdict.held) + sum(not key.counted for key in verdict.stuck)
         counts = {
-            "delivered": len(verdict.delivered),
-            "retried": len(verdict.retry) + sum(key.counted and not key.blocked for key in verdict.stuck),
+            "delivered": len(verdict.delivered) - len(verdict.arrived),
+            "arrived_before": len(verdict.arrived),
+            "retried": len(verdict.failed()),
             "dead": len(verdict.dead),
             "held": held,
         }

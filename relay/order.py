@@ -10,22 +10,19 @@ from relay.settings import SinkSettings
 from relay.verdict import Destinations
 from sinks.base import DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry
 
-EXHAUSTED = "its last attempt was not finished: the relay that held it was gone for longer than the lease"
-
 
 def judge_ordered(
     claim: Claim, outcomes: Sequence[Outcome], settings: SinkSettings, destinations: Destinations
 ) -> Verdict:
     """What to write back. After a key's first message that is not delivered, its later ones count as not sent."""
-    if not (claim.waiting or claim.exhausted or claim.stuck) and all(outcome is DELIVERED for outcome in outcomes):
+    if not (claim.waiting or claim.stuck) and all(outcome is DELIVERED for outcome in outcomes):
         destinations.delays(())
         return Verdict(delivered=list(range(len(outcomes))))
     judge = _Judge(claim, settings, destinations.delays(outcomes))
     for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
         judge.message(position, claim.shard_of[position], message, outcome)
-    for shard, message in claim.exhausted:
-        judge.exhausted(shard, message)
     verdict = judge.verdict
+    verdict.untried.update(claim.unsent)
     verdict.unwell.extend(destinations.news())
     verdict.waiting.extend(claim.waiting)
     verdict.progressed = [key for key, done in judge.done.items() if done >= claim.stuck[key]]
@@ -57,8 +54,10 @@ class _Judge:
     def _judge(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
         key = message.key
         match outcome:
-            case Delivered():
+            case Delivered(before):
                 self.verdict.delivered.append(position)
+                if before:
+                    self.verdict.arrived.append(message)
                 self._done_with(message)
             case Retry(reason, after):
                 if message.attempts >= (self._claim.max_attempts[position] or self._settings.max_attempts):
@@ -81,11 +80,6 @@ class _Judge:
                     self._stuck(StuckKey(shard, key, message.id, 0, delay, reason, counted=False))
             case _:
                 assert_never(outcome)
-
-    def exhausted(self, shard: int, message: Message) -> None:
-        """A message that is dead without having been sent again."""
-        if message.key not in self.waits and message.key not in self._left:
-            self._dead(shard, message, EXHAUSTED)
 
     def _done_with(self, message: Message) -> None:
         if message.key in self._claim.stuck and message.key is not None:

@@ -37,7 +37,7 @@ class Read(NamedTuple):
     def told_each(cls, found: Iterable[tuple[Any, ...]]) -> Read:
         """From rows that name their shard."""
         rows = sorted(found, key=_id_of)
-        return cls(rows, {row[1]: row[12] for row in rows})
+        return cls(rows, {row[1]: row[14] for row in rows})
 
     @classmethod
     def told_once(cls, found: Iterable[tuple[Any, ...]]) -> Read:
@@ -45,7 +45,7 @@ class Read(NamedTuple):
         rows, shard_of, shard = [], {}, 0
         for row in found:
             if row[1] is None:
-                shard = row[12]
+                shard = row[14]
             else:
                 rows.append(row)
                 shard_of[row[1]] = shard
@@ -75,8 +75,9 @@ class Reader:
         self._small = True
         """Whether the last messages were small, and none of them has to be taken alone."""
 
-    def read(self, conn: psycopg.Connection[Any], limit: int) -> Read:
-        """Lock free shards until the transaction ends, and read at most so many of their messages.
+    def read(self, conn: psycopg.Connection[Any], limit: int, *, apart: bool = False) -> Read:
+        """Lock free shards until the transaction ends, and read at most so many of their messages; `apart`: one, and that
+        without its data.
 
         Whatever comes of it, `done` has to be called when the transaction is over.
         """
@@ -86,7 +87,7 @@ class Reader:
         if looked:
             line.join(self._find(conn))
         some = line.take(want)
-        if some and (read := self._read_of(conn, some, limit)).rows:
+        if some and (read := self._read_of(conn, some, limit, apart)).rows:
             return read
         if looked and not some:
             return NOTHING
@@ -94,7 +95,7 @@ class Reader:
         line.clear()
         line.join(self._find(conn))
         while some := line.take(want):
-            if (read := self._read_of(conn, some, limit)).rows:
+            if (read := self._read_of(conn, some, limit, apart)).rows:
                 return read
         return NOTHING
 
@@ -103,13 +104,13 @@ class Reader:
         self._edge.line.done(self._taken)
         self._taken = []
 
-    def _read_of(self, conn: psycopg.Connection[Any], shards: list[int], limit: int) -> Read:
+    def _read_of(self, conn: psycopg.Connection[Any], shards: list[int], limit: int, apart: bool) -> Read:
         """Lock these shards, but for those that others are just claiming, and read at most so many messages."""
         self._taken += shards
         locked = self._lock(conn, shards)
         if not locked:
             return NOTHING
-        read = self._read(conn, locked, limit)
+        read = self._read(conn, locked, limit, apart)
         self._adapt(len(locked), limit, read)
         return Read(read.rows[:limit], read.shard_of)
 
@@ -125,7 +126,7 @@ class Reader:
         self.claimed_us = us_since_1970(found[0][2])
         return [shard for shard, is_locked, _ in found if is_locked]
 
-    def _read(self, conn: psycopg.Connection[Any], shards: list[int], limit: int) -> Read:
+    def _read(self, conn: psycopg.Connection[Any], shards: list[int], limit: int, apart: bool) -> Read:
         """Read messages of locked shards.
 
         Who else claims one of them holds its lock until that can be seen, and this statement's snapshot is younger than
@@ -142,15 +143,16 @@ class Reader:
             "each": each(limit, len(shards)),
             "bytes": self._settings.batch_bytes,
             "part": part,
+            "apart": apart,
         }
-        if self._small:
+        if self._small and not apart:
             read = Read.told_once(conn.execute(statement("read_small_shards"), params, binary=True))
-            if read.rows and all((row[4] is not None or row[5] is not None) and not _suspect(row) for row in read.rows):
+            if read.rows and all(row[4] is not None or row[5] is not None for row in read.rows):
                 return read
         read = Read.told_each(conn.execute(statement("read_shards"), params, binary=True))
         # What is longer may be compressed, and then the other statement cannot tell its size.
         small = min(part, NEVER_COMPRESSED)
-        self._small = all(len(row[4] or row[5] or b"") < small and not _suspect(row) for row in read.rows)
+        self._small = all(row[13] is None and len(row[4] or row[5] or b"") < small for row in read.rows)
         return read
 
     def _adapt(self, shards: int, limit: int, read: Read) -> None:
@@ -185,8 +187,3 @@ def each(limit: int, shards: int) -> int:
 def _id_of(row: Sequence[Any]) -> int:
     message_id: int = row[1]
     return message_id
-
-
-def _suspect(row: Sequence[Any]) -> bool:
-    """Whether two claims died with this message."""
-    return row[10] is not None and len(row[10]) >= 2

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 
-from relay.claim import Claim, LostClaim, Verdict, message_of, size_of
+from relay.claim import EXHAUSTED, Claim, Unread, Verdict, is_exhausted, message_of, size_of
 from relay.database import Database, us_since_1970
+from relay.ending import AlreadyEnded, Ending
 from relay.places import Places, lock_rows
 from relay.scan import Appetite, Scan
 from relay.settings import SinkSettings
 from relay.statements import statement
+from relay.unread import read
 from relay.verdict import Destinations, judge
 from sinks.base import Outcome
 
@@ -36,6 +39,7 @@ class RowClaims:
         self._scan = scan or Scan()
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
+        self._ending = Ending()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim up to `limit` free messages; None where there are none. The token must be fresh."""
@@ -49,6 +53,7 @@ class RowClaims:
                     "sink": self._settings.name,
                     "worker": self._worker,
                     "messages": min(limit, self._appetite.limit),
+                    "apart": self._appetite.apart,
                     "bytes": self._settings.batch_bytes,
                     "lease": self._settings.lease,
                     "after": look.after,
@@ -56,6 +61,7 @@ class RowClaims:
             )
         except BaseException:
             self._scan.failed(look)
+            self._appetite.failed()
             raise
         # The server answers in the order of the heap, which is mostly but not always that of the ids.
         rows.sort(key=lambda row: row[1])
@@ -64,15 +70,24 @@ class RowClaims:
         self._appetite.took(len(rows), size)
         if not rows:
             return None
+        unsent: dict[int, str] = {}
+        if any(row[12] for row in rows):
+            unsent = {row[1]: EXHAUSTED for row in rows if is_exhausted(row, self._settings.max_attempts)}
         return Claim(
             token=token,
             sink=self._settings.name,
-            messages=[message_of(row) for row in rows],
+            messages=[message_of(row, unsent) for row in rows],
             places=[row[0] for row in rows],
             max_attempts=[row[11] for row in rows],
-            claimed_us=us_since_1970(rows[0][12]),
+            claimed_us=us_since_1970(rows[0][14]),
             size=size,
+            unsent=unsent,
+            unread=None if rows[0][13] is None else Unread(rows[0][13]),
         )
+
+    def read(self, claim: Claim, largest: int) -> None:
+        """Read the data of a message that was claimed without it. Raises as `unread.read` does."""
+        read(self._database, claim, largest)
 
     def abandon(self, token: UUID) -> None:
         """Give back uncounted what a claim holds of which nobody heard, if there is one."""
@@ -83,7 +98,7 @@ class RowClaims:
             where = {"token": token, "mark": token, "uncounted": 0, "sink": self._settings.name}
             conn.execute(statement("end_claim"), where)
             held = {"places": self._lock(conn, where, row[0]), "delay": 0.0, "unknown": False, "reason": None}
-            conn.execute(statement("settle_release"), where | held)
+            conn.execute(statement("settle_release"), where | held | {"died": False})
             self._scan.go_back(min(row[0]))
 
     def judge(self, claim: Claim, outcomes: Sequence[Outcome]) -> Verdict:
@@ -97,24 +112,28 @@ class RowClaims:
             LostClaim: it was lost, and nothing was written.
         """
         where = self._where(claim) | {"kept": verdict.unknown}
-        with self._database.transaction() as conn:
-            if conn.execute(statement("end_claim"), where).rowcount == 0:
-                raise LostClaim
+        with suppress(AlreadyEnded), self._database.transaction() as conn:
+            self._ending.end(conn, claim.token)
             if verdict.delivered:
                 self._delete(conn, claim, verdict.delivered, where)
             write_undelivered(conn, where, verdict, self._settings, lambda ids: self._lock(conn, where, ids))
-            for _, _, ids in verdict.held:
-                self._scan.go_back(ids[0])
+        for _, _, ids in verdict.held:
+            self._scan.go_back(ids[0])
 
-    def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
-        """Give all of a claim back without counting the attempt. Raises as `settle` does."""
+    def release(self, claim: Claim, *, unknown: bool, reason: str | None, died: bool = False) -> None:
+        """Give all of a claim back without counting the attempt. Raises as `settle` does.
+
+        Args:
+            unknown: its messages may have been delivered all the same: its token is kept with them.
+            died: the sink crashed, and one of its messages may be the cause.
+        """
         where = self._where(claim)
-        with self._database.transaction() as conn:
-            if conn.execute(statement("end_claim"), where).rowcount == 0:
-                raise LostClaim
+        with suppress(AlreadyEnded), self._database.transaction() as conn:
+            self._ending.end(conn, claim.token)
             places = self._lock(conn, where, claim.ids)
-            held = {"delay": 0.0, "unknown": unknown, "reason": reason, "places": places}
+            held = {"delay": 0.0, "unknown": unknown, "reason": reason, "places": places, "died": died}
             conn.execute(statement("settle_release"), where | held)
+        if claim.messages:
             self._scan.go_back(claim.messages[0].id)
 
     def close(self) -> None:
@@ -151,7 +170,7 @@ def write_undelivered(
     settings: SinkSettings,
     lock: Callable[[list[int]], Places],
 ) -> None:
-    """Write back, inside a settle's transaction, what is tried again, dead or held.
+    """Write back, inside a settle's transaction, what is tried again, dead or held, and what had arrived before.
 
     Args:
         lock: holds messages, given their ids, where they are.
@@ -163,7 +182,11 @@ def write_undelivered(
         conn.execute(statement("settle_retry"), {**where, **retry, **backoff})
     if verdict.dead:
         ids, reasons = (list(column) for column in zip(*verdict.dead, strict=True))
-        conn.execute(statement("settle_dead"), {**where, "ids": ids, "reasons": reasons, "places": lock(ids)})
+        dead = {"ids": ids, "reasons": reasons, "untried": list(verdict.untried), "places": lock(ids)}
+        conn.execute(statement("settle_dead"), {**where, **dead})
+    if verdict.arrived:
+        arrived = {"ids": [one.id for one in verdict.arrived], "message_ids": [one.message_id for one in verdict.arrived]}
+        conn.execute(statement("note_arrived"), {**where, **arrived})
     for delay, reason, ids in verdict.held:
-        held = {"delay": delay, "unknown": False, "reason": reason, "places": lock(ids)}
+        held = {"delay": delay, "unknown": False, "died": False, "reason": reason, "places": lock(ids)}
         conn.execute(statement("settle_release"), {**where, **held})

@@ -28,13 +28,30 @@ class Appetite:
     def __init__(self, messages: int, size: int) -> None:
         self._messages = messages
         self._size = size
-        self.limit = messages
+        self._fits = messages
+        self._careful: int | None = None
+
+    @property
+    def limit(self) -> int:
+        """Most messages of the next claim."""
+        return self._fits if self._careful is None else min(self._fits, self._careful)
+
+    @property
+    def apart(self) -> bool:
+        """Whether it must take one message, and that without its data."""
+        return self._careful == 1
 
     def took(self, messages: int, size: int) -> None:
         """A claim found so many messages of so many bytes."""
+        if self._careful is not None:
+            self._careful = 2 * self._careful if messages and 2 * self._careful < self._messages else None
         if messages:
             by_bytes = size * 2 > self._size
-            self.limit = min(self._messages, 2 * messages) if by_bytes else self._messages
+            self._fits = min(self._messages, 2 * messages) if by_bytes else self._messages
+
+    def failed(self) -> None:
+        """A claim failed, and one of its messages may be the cause: look at one alone, then at twice as many each time."""
+        self._careful = 1
 
 
 class Look(NamedTuple):

@@ -79,6 +79,8 @@ class SinkKeys(_Frozen):
     workers: Count = 1
     batch_messages: Count = 1000
     batch_bytes: Size = 4 * 2**20
+    message_bytes: Size = 64 * 2**20
+    """Most that one message may carry: a larger one becomes dead unread, as reading it might kill the relay."""
     send_timeout: Seconds = 10.0
     lease: Seconds = 30.0
     max_attempts: Count = 20

@@ -8,16 +8,19 @@ messages go in id order, and that id with them, is always safe: newer ones that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 from uuid import UUID, uuid4
 
 import psycopg
 
-from relay.claim import Claim, LostClaim, Verdict, message_of, size_of
+from relay.claim import EXHAUSTED, Claim, Unread, Verdict, is_exhausted, message_of, size_of
 from relay.database import Database
 from relay.edge import Edge
+from relay.ending import AlreadyEnded, Ending
 from relay.order import judge_ordered
 from relay.places import Ids, Places, bits_of, lock_rows
 from relay.reading import Read, Reader
@@ -26,8 +29,9 @@ from relay.scan import Appetite
 from relay.settings import SinkSettings
 from relay.statements import statement
 from relay.stuck import let_keys_go, stick
+from relay.unread import read
 from relay.verdict import Destinations
-from sinks.base import Outcome
+from sinks.base import Message, Outcome
 
 
 class _Moved(Exception):
@@ -50,6 +54,7 @@ class ShardClaims:
         self._connections = 0
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
         self._destinations = Destinations()
+        self._ending = Ending()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim free shards with up to `limit` ready messages; None where there are none. The token must be fresh."""
@@ -61,15 +66,32 @@ class ShardClaims:
                 if self._database.connections != self._connections:
                     self._connections = self._database.connections
                     self._edge.forget()
-                read = self._reader.read(conn, limit)
+                read = self._reader.read(conn, limit, apart=self._appetite.apart)
                 if not read.rows:
+                    self._appetite.took(0, 0)
                     return None
                 claim = self._sorted_out(token, read)
                 self._note(conn, claim)
+        except BaseException:
+            self._appetite.failed()
+            raise
         finally:
             self._reader.done()
         self._appetite.took(len(read.rows), claim.size)
         return claim
+
+    def read(self, claim: Claim, largest: int) -> None:
+        """Read the data of a message that was claimed without it. Raises as `unread.read` does."""
+        read(self._database, claim, largest)
+        upto = claim.unread.upto if claim.unread else None
+        if not claim.messages or upto is None:
+            return
+        message, shard = claim.messages[0], claim.shard_of[0]
+        claim.stuck[str(message.key)] = upto
+        if message.id > upto and message.key is not None:
+            claim.messages.clear()
+            claim.unsent.clear()
+            claim.waiting.append((shard, message))
 
     def abandon(self, token: UUID) -> None:
         """Give back what a claim holds of which nobody heard, if there is one. Nothing is marked, nothing counted."""
@@ -91,21 +113,21 @@ class ShardClaims:
                 self._settle(claim, verdict, moved=False)
             except _Moved:
                 self._settle(claim, verdict, moved=True)
-            if len(verdict.delivered) == len(claim.messages) and not (claim.waiting or claim.exhausted):
+            if len(verdict.delivered) == len(claim.messages) and not (claim.waiting or claim.unsent):
                 self._edge.passed(self._reader.mark, dict(zip(claim.shard_of, claim.ids, strict=True)))
             self._edge.line.join(self._reader.more)
         finally:
             self._edge.line.done(claim.shards)
 
-    def release(self, claim: Claim, *, unknown: bool, reason: str | None) -> None:
-        """Give all of a claim back. What was not marked needs no write, unless its outcome is unknown. Raises as
-        `settle` does."""
+    def release(self, claim: Claim, *, unknown: bool, reason: str | None, died: bool = False) -> None:
+        """Give all of a claim back. What was not marked needs no write, unless its outcome is unknown. As
+        `RowClaims.release` otherwise."""
         where = self._where(claim)
-        with self._database.transaction() as conn:
-            self._end(conn, claim)
-            if unknown:
+        with suppress(AlreadyEnded), self._database.transaction() as conn:
+            self._ending.end(conn, claim.token)
+            if unknown or died:
                 places = lock_rows(conn, where, claim.ids, claim.shard_of)
-                held = {"delay": 0.0, "unknown": True, "reason": reason, "places": places}
+                held = {"delay": 0.0, "unknown": unknown, "died": died, "reason": reason, "places": places}
                 conn.execute(statement("settle_release"), where | held)
 
     def close(self) -> None:
@@ -123,32 +145,40 @@ class ShardClaims:
             size=size_of(rows),
             shards=tuple({shard_of[row[1]] for row in rows}),
         )
-        if not any(row[10] or row[13] is not None for row in rows):
-            claim.messages.extend(map(message_of, rows))
-            claim.places.extend([row[0] for row in rows])
-            claim.max_attempts.extend([row[11] for row in rows])
-            claim.shard_of.extend([shard_of[row[1]] for row in rows])
-            return claim
-        done_with: set[str] = set()
-        for row in rows:
-            message, shard, upto = message_of(row), shard_of[row[1]], row[13]
+        size = rows[0][13]
+        if size is not None:
+            claim = replace(claim, unread=Unread(size, rows[0][15]))
+        messages = [message_of(row, claim.unsent) for row in rows]
+        if any(row[12] for row in rows):
+            claim.unsent.update((row[1], EXHAUSTED) for row in rows if is_exhausted(row, self._settings.max_attempts))
+        plain = size is not None or not (claim.unsent or any(row[15] is not None for row in rows))
+        taken = range(len(rows)) if plain else self._taken(claim, rows, messages, shard_of)
+        claim.messages.extend([messages[at] for at in taken])
+        claim.places.extend([rows[at][0] for at in taken])
+        claim.max_attempts.extend([rows[at][11] for at in taken])
+        claim.shard_of.extend([shard_of[rows[at][1]] for at in taken])
+        return claim
+
+    def _taken(
+        self, claim: Claim, rows: Sequence[Any], messages: Sequence[Message], shard_of: Mapping[int, int]
+    ) -> Iterator[int]:
+        """Positions of the messages that a settle decides; those that must wait are noted, those that may go next are
+        left out."""
+        done_with: set[str | None] = set()
+        for at, (row, message) in enumerate(zip(rows, messages, strict=True)):
+            upto = row[15]
             if upto is not None:
                 claim.stuck[str(message.key)] = upto
             if upto is not None and message.id > upto:
-                claim.waiting.append((shard, message))
+                claim.waiting.append((shard_of[message.id], message))
+                claim.unsent.pop(message.id, None)
             elif message.key in done_with:
-                # After a message that is dead unsent: what becomes of its key is decided first.
-                continue
-            elif message.prior_tokens and message.attempts > (row[11] or self._settings.max_attempts):
-                claim.exhausted.append((shard, message))
-                if message.key is not None:
-                    done_with.add(message.key)
+                # After a message that is given up unsent: what becomes of its key is decided first.
+                claim.unsent.pop(message.id, None)
             else:
-                claim.messages.append(message)
-                claim.places.append(row[0])
-                claim.max_attempts.append(row[11])
-                claim.shard_of.append(shard)
-        return claim
+                yield at
+                if message.key is not None and message.id in claim.unsent:
+                    done_with.add(message.key)
 
     def _note(self, conn: psycopg.Connection[Any], claim: Claim) -> None:
         """Write down what is about to be sent. Locked shards without messages are free again with the commit."""
@@ -166,20 +196,15 @@ class ShardClaims:
         }
         conn.execute(statement("claim_shards"), noted)
 
-    def _end(self, conn: psycopg.Connection[Any], claim: Claim) -> None:
-        if conn.execute(statement("end_claim"), {"token": claim.token}).rowcount == 0:
-            raise LostClaim
-
     def _settle(self, claim: Claim, verdict: Verdict, *, moved: bool) -> None:
         where = self._where(claim) | {"kept": verdict.unknown}
-        shard_of = {message.id: shard for shard, message in claim.exhausted}
-        shard_of.update(zip(claim.ids, claim.shard_of, strict=True))
+        shard_of = dict(zip(claim.ids, claim.shard_of, strict=True))
 
         def lock(ids: list[int]) -> Places:
             return lock_rows(conn, where, ids, [shard_of[id] for id in ids])
 
-        with self._database.transaction() as conn:
-            self._end(conn, claim)
+        with suppress(AlreadyEnded), self._database.transaction() as conn:
+            self._ending.end(conn, claim.token)
             if verdict.delivered:
                 ids = [claim.messages[position].id for position in verdict.delivered]
                 bits = None if moved else bits_of(ids)

@@ -13,6 +13,9 @@ from relay.places import lock_rows
 from relay.statements import statement
 
 
+DIED = "the relay that held it was gone for longer than the lease"
+
+
 class KnownSink(NamedTuple):
     """A sink as the database has it."""
 
@@ -49,12 +52,7 @@ class Store:
             shard_of = [shard for shard, count in spread for _ in range(count)]
             where = {"token": token, "sink": sink, "mark": None if ordered else token}
             where["places"] = lock_rows(conn, where, ids, shard_of)
-            if ordered:
-                # A message without attempts left is found when it is claimed: its key must be settled with it.
-                conn.execute(statement("reap_rows"), where | {"uncounted": 1})
-            else:
-                conn.execute(statement("reap_dead"), where)
-                conn.execute(statement("reap_rows"), where | {"uncounted": 0})
+            conn.execute(statement("reap_rows"), where | {"uncounted": int(ordered), "reason": DIED})
             conn.execute(statement("end_claim"), where)
         return sink, worker, len(ids)
 

@@ -66,12 +66,14 @@ def judge(claim: Claim, outcomes: Sequence[Outcome], max_attempts: int, destinat
     delays = destinations.delays(outcomes)
     if not delays and all(outcome is DELIVERED for outcome in outcomes):
         return Verdict(delivered=list(range(len(outcomes))))
-    verdict = Verdict(unwell=destinations.news())
+    verdict = Verdict(unwell=destinations.news(), untried=set(claim.unsent))
     held: dict[tuple[float, str], list[int]] = {}
     for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
         match outcome:
-            case Delivered():
+            case Delivered(before):
                 verdict.delivered.append(position)
+                if before:
+                    verdict.arrived.append(message)
             case Retry(reason, after):
                 if message.attempts >= (claim.max_attempts[position] or max_attempts):
                     verdict.dead.append((message.id, reason))

@@ -90,6 +90,10 @@ class Batch:
     """When they were claimed, by the database's clock: microseconds since 1970."""
     settled: Sequence[UUID] = ()
     """Earlier tokens of this sender that are settled for good: what was kept about them may go."""
+    withdrawn: frozenset[int] = frozenset()
+    """Ids of messages that are given up and must not be sent any more; only a fenced sink is given such. It sees to it that
+    no earlier claim can deliver them from now on, and answers `Delivered(before=True)` for what one has delivered,
+    `Reject` for the rest."""
     lost: Callable[[], bool] = field(default=never_lost, compare=False)
     """True once the claim may belong to somebody else. A sink that sends in several steps asks before
     each one, and stops; what it answers for the rest is not used."""
@@ -101,6 +105,9 @@ class Batch:
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """The broker confirmed it."""
+
+    before: bool = field(default=False, compare=False)
+    """An earlier claim had delivered it, so it was not sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,8 @@ class Hold:
 Outcome = Delivered | Retry | Reject | Hold
 
 DELIVERED = Delivered()
+
+ARRIVED = Delivered(before=True)
 
 
 class SinkUnavailable(Exception):
@@ -178,6 +187,10 @@ class Sink(ABC):
     Options: ClassVar[type[SinkOptions]] = SinkOptions
     fenced: bool = False
     """True where the receiver itself refuses a stale sender, so that prior tokens are worth keeping."""
+
+    largest: int | None = None
+    """Bytes of a message beyond which this sink rejects it whatever it holds, where that is known: such a message need not
+    be read."""
 
     hand_over_s: ClassVar[int | None] = None
     """So many seconds before its time the broker can take a scheduled message, where an option `schedule` asks for it.

@@ -8,7 +8,8 @@ update relay.outbox
          greatest((%(afters)s::float8[])[array_position(%(ids)s::bigint[], id)],
                   random() * least(%(max)s::float8,
                                    %(base)s::float8 * power(2, greatest(least(attempts + %(uncounted)s - 1, 60), 0))))),
-       prior_tokens = case when %(kept)s::uuid is null then prior_tokens
-                           else array_append(prior_tokens, %(kept)s::uuid) end,
+       prior_tokens = relay.add_token(prior_tokens, %(kept)s::uuid),
+       past_errors = relay.remember(past_errors, last_error, (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)],
+                                    attempts - 1 + %(uncounted)s),
        last_error = (%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)]
  where ctid = any(%(places)s)

@@ -2,9 +2,10 @@
 update relay.outbox
    set run_at = 'infinity',
        attempts = least(attempts, 2147483646) + (%(counts)s::integer[])[array_position(%(ids)s::bigint[], id)],
-       prior_tokens = case when (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)] is null then prior_tokens
-                           else array_append(prior_tokens, (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)])
-                      end,
+       prior_tokens = relay.add_token(prior_tokens, (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)]),
+       past_errors = relay.remember(past_errors, last_error,
+                                    coalesce((%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], last_error),
+                                    attempts),
        last_error = coalesce((%(reasons)s::text[])[array_position(%(ids)s::bigint[], id)], last_error)
  where ctid = any(array(
          select found.place
