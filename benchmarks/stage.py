@@ -14,19 +14,19 @@ from typing import Any
 
 import psycopg
 
-from relay.circuit import Circuit
-from relay.database import Database
-from relay.edge import Edge
-from relay.engine import Engine
-from relay.leases import Leases
-from relay.metrics import Metrics
-from relay.poll import Poll
-from relay.rows import RowClaims
-from relay.scan import Scan
-from relay.service import new_claims, spare_collector
-from relay.settings import Settings, load
-from relay.shards import ShardClaims
-from relay.stopping import Stopping
+from relay.claims.edge import Edge
+from relay.claims.rows import RowClaims
+from relay.claims.scan import Scan
+from relay.claims.shards import ShardClaims
+from relay.config.settings import Settings, load
+from relay.database.connection import Database
+from relay.process.circuit import Circuit
+from relay.process.engine import Engine
+from relay.process.leases import Leases
+from relay.process.metrics import Metrics
+from relay.process.poll import Poll
+from relay.process.service import new_claims, spare_collector
+from relay.process.stopping import Stopping
 from tests.servers.postgres import migrate, new_cluster, new_database
 
 PAYLOAD_BYTES = 300

@@ -64,7 +64,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from relay.config_tree import nearest
+            from relay.config.tree import nearest
 
             ctx.fail(f'expected a command ({nearest(args[0], list(COMMANDS))}), got "{args[0]}"')
         return super().resolve_command(ctx, args)
@@ -171,8 +171,8 @@ def _report(error: Exception, *, debug: bool) -> int:
         import traceback
 
         traceback.print_exception(error)
+    from relay.config.masking import mask_url
     from relay.errors import ConfigError
-    from relay.masking import mask_url
 
     if isinstance(error, ConfigError):
         for problem in error.problems:

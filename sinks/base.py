@@ -91,8 +91,8 @@ class Batch:
     settled: Sequence[UUID] = ()
     """Earlier tokens of this sender that are settled for good: what was kept about them may go."""
     withdrawn: frozenset[int] = frozenset()
-    """Ids of messages that are given up and must not be sent any more; only a fenced sink is given such. It sees to it that
-    no earlier claim can deliver them from now on, and answers `Delivered(before=True)` for what one has delivered,
+    """Ids of messages that are given up and must not be sent any more; only a fenced sink is given such. It sees to it
+    that no earlier claim can deliver them from now on, and answers `Delivered(before=True)` for what one has delivered,
     `Reject` for the rest."""
     lost: Callable[[], bool] = field(default=never_lost, compare=False)
     """True once the claim may belong to somebody else. A sink that sends in several steps asks before
@@ -189,8 +189,8 @@ class Sink(ABC):
     """True where the receiver itself refuses a stale sender, so that prior tokens are worth keeping."""
 
     largest: int | None = None
-    """Bytes of a message beyond which this sink rejects it whatever it holds, where that is known: such a message need not
-    be read."""
+    """Bytes of a message beyond which this sink rejects it whatever it holds, where that is known: such a message need
+    not be read."""
 
     hand_over_s: ClassVar[int | None] = None
     """So many seconds before its time the broker can take a scheduled message, where an option `schedule` asks for it.

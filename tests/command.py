@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relay.apply import apply
-from relay.database import Database
-from relay.settings import load
+from relay.admin.apply import apply
+from relay.config.settings import load
+from relay.database.connection import Database
 
 SINKS = """
 [sinks.emails]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from sinks.base import Delivered, Message, SinkConfig, SinkUnavailable
-from sinks.kafka import KafkaOptions, KafkaSink
+from sinks.kafka.sink import KafkaOptions, KafkaSink
 from sinks.template import Template
 from sinks.testing import batch
 from tests.servers.kafka import Record

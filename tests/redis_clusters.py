@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import redis
 
-from sinks.redis_cluster import slot_of
+from sinks.redis.cluster import slot_of
 from tests.redis_sinks import marks, payloads
 from tests.servers.base import LOCALHOST
 from tests.servers.proxy import FaultProxy

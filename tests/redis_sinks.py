@@ -10,8 +10,8 @@ from typing import Any
 import redis
 
 from sinks.base import Outcome, Sink, SinkConfig
-from sinks.redis_stream import RedisStreamOptions, RedisStreamSink
-from sinks.sidekiq import SidekiqOptions, SidekiqSink
+from sinks.redis.sidekiq import SidekiqOptions, SidekiqSink
+from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.template import Template
 
 BY_HEADER = Template("{header.to:orders}")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sinks.base import Message, Outcome, SinkConfig, SinkUnavailable
-from sinks.sqs import SqsOptions, SqsSink
-from sinks.sqs_crt import CrtSender
+from sinks.sqs.crt import CrtSender
+from sinks.sqs.sink import SqsOptions, SqsSink
 from sinks.testing import batch
 
 

@@ -1,4 +1,6 @@
-"""The sub-commands, one module each; `relay.cli` imports a module when its command is called."""
+"""The sub-commands: options and output, one module each; `relay.cli` imports a module when its command is called. What
+they share is in `common.py`, the place to read first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from relay.settings import Settings
+    from relay.config.settings import Settings
 
 
 @dataclass
@@ -25,6 +27,6 @@ class Globals:
             ConfigError: with every problem that it has.
         """
         # Imported here because pydantic and psycopg take longer than `--help` may.
-        from relay.settings import load
+        from relay.config.settings import load
 
         return load(self.config, os.environ)

@@ -12,9 +12,9 @@ import click
 from relay.commands import Globals
 
 if TYPE_CHECKING:
-    from relay.database import Database
+    from relay.config.settings import Settings
+    from relay.database.connection import Database
     from relay.errors import UsageError
-    from relay.settings import Settings
 
 
 def open_database(settings: Settings, *, name: str, timeout: float | None = None) -> Database:
@@ -25,7 +25,7 @@ def open_database(settings: Settings, *, name: str, timeout: float | None = None
         timeout: seconds that one statement may take; default: as configured.
     """
     # Imported here because psycopg takes longer than `--help` may.
-    from relay.database import Database
+    from relay.database.connection import Database
 
     given = settings.database
     pooled = given.listen_url is not None
@@ -39,7 +39,7 @@ def database_of(options: Globals, name: str) -> Iterator[tuple[Database, Setting
     Raises:
         SchemaMismatch: the schema is missing, older or newer.
     """
-    from relay.schema import check_version
+    from relay.database.schema import check_version
 
     settings = options.settings()
     database = open_database(settings, name=name)
@@ -52,11 +52,11 @@ def database_of(options: Globals, name: str) -> Iterator[tuple[Database, Setting
 
 def unknown_sink(database: Database, sink: str) -> UsageError:
     """The error for a sink that the database does not have; names the nearest one."""
-    from relay.config_tree import nearest
+    from relay.config.tree import nearest
     from relay.errors import UsageError
     from relay.statements import statement
 
-    names = [name for name, *_ in database.query(statement("configured_sinks"))]
+    names = [name for name, *_ in database.query(statement("admin/apply/configured_sinks"))]
     return UsageError(f'expected a sink that "relay apply" has written ({nearest(sink, names)}), got "{sink}"')
 
 
@@ -68,7 +68,7 @@ def check_sink(database: Database, sink: str) -> None:
     """
     from relay.statements import statement
 
-    if all(name != sink for name, *_ in database.query(statement("configured_sinks"))):
+    if all(name != sink for name, *_ in database.query(statement("admin/apply/configured_sinks"))):
         raise unknown_sink(database, sink)
 
 

@@ -25,10 +25,10 @@ Wrote {file}. Next:
 @click.pass_obj
 def init(options: Globals, force: bool) -> None:
     """Write a commented relay.toml, and say what to do next."""
-    from relay.config_sources import config_file
+    from relay.config.sources import config_file
 
     file = config_file(options.config, os.environ)
-    starter = resources.files("relay").joinpath("starter.toml").read_text(encoding="utf-8")
+    starter = resources.files("relay.config").joinpath("starter.toml").read_text(encoding="utf-8")
     try:
         with file.open("w" if force else "x", encoding="utf-8") as target:
             target.write(starter)
@@ -57,7 +57,7 @@ def check(options: Globals) -> None:
 @click.pass_obj
 def show(options: Globals, as_json: bool) -> None:
     """Show every setting in effect, secrets masked, with where it came from."""
-    from relay.config_effective import load_effective
+    from relay.config.effective import load_effective
     from relay.tables import print_table
 
     settings = load_effective(options.config, os.environ)

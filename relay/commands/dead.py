@@ -19,8 +19,8 @@ from relay.commands.progress import progress
 from relay.errors import RelayError, UsageError
 
 if TYPE_CHECKING:
-    from relay.database import Database
-    from relay.dead import DeadMessage, Details, Filters
+    from relay.admin.dead import DeadMessage, Details, Filters
+    from relay.database.connection import Database
 
 TITLES = ("ID", "SINK", "KIND", "KEY", "ATTEMPTS", "DIED AT", "ERROR")
 LINES = 100
@@ -71,7 +71,7 @@ def dead() -> None:
 @click.pass_obj
 def list_(options: Globals, /, limit: int | None, after: int, as_json: bool, everything: bool, **asked: Any) -> None:
     """List dead messages in the order of their ids."""
-    from relay.dead import pages
+    from relay.admin.dead import pages
 
     if limit is None and not (everything or as_json):
         limit = LINES
@@ -101,7 +101,7 @@ def list_(options: Globals, /, limit: int | None, after: int, as_json: bool, eve
 @click.pass_obj
 def show(options: Globals, id: int, payload: bool, as_json: bool) -> None:
     """Show a dead message: where it should have gone, its headers, and every error."""
-    from relay.dead import find
+    from relay.admin.dead import find
 
     with database_of(options, "relay dead show") as (database, _):
         found = find(database, id, payload=payload)
@@ -127,7 +127,7 @@ def requeue(options: Globals, /, yes: bool, dry_run: bool, as_json: bool, everyt
     They keep their id, and so their place in the order; their message_id; and their errors. Their attempts start again.
     A message whose dedupe_key a live message has stays dead.
     """
-    from relay.dead import pages, requeue
+    from relay.admin.dead import pages, requeue
 
     with database_of(options, "relay dead requeue") as (database, _):
         chosen, matched = _choose(database, "requeue", yes or dry_run, everything, asked)
@@ -155,7 +155,7 @@ def requeue(options: Globals, /, yes: bool, dry_run: bool, as_json: bool, everyt
 @click.pass_obj
 def discard(options: Globals, /, yes: bool, dry_run: bool, as_json: bool, everything: bool, **asked: Any) -> None:
     """Delete dead messages for good."""
-    from relay.dead import discard, pages
+    from relay.admin.dead import discard, pages
 
     with database_of(options, "relay dead discard") as (database, _):
         chosen, matched = _choose(database, "discard", yes or dry_run, everything, asked)
@@ -177,7 +177,7 @@ def discard(options: Globals, /, yes: bool, dry_run: bool, as_json: bool, everyt
 def _asked(
     database: Database, *, since: timedelta | datetime | None, until: timedelta | datetime | None, **asked: Any
 ) -> Filters:
-    from relay.dead import Filters, ago_or_at
+    from relay.admin.dead import Filters, ago_or_at
 
     ids = list(asked.pop("ids")) or None
     return Filters(ids, since=ago_or_at(database, since), until=ago_or_at(database, until), **asked)
@@ -185,7 +185,7 @@ def _asked(
 
 def _choose(database: Database, verb: str, sure: bool, everything: bool, asked: dict[str, Any]) -> tuple[Filters, int]:
     """Which messages, and how many; asks whether that is meant."""
-    from relay.dead import Filters, count
+    from relay.admin.dead import Filters, count
 
     chosen = _asked(database, **asked)
     if chosen == Filters() and not everything:

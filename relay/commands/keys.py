@@ -13,7 +13,7 @@ from relay.commands.common import check_sink, counted, database_of, print_json
 from relay.errors import UsageError
 
 if TYPE_CHECKING:
-    from relay.keys import WaitingKey
+    from relay.admin.keys import WaitingKey
 
 TITLES = ("SINK", "KEY", "WAITING", "SINCE", "NEXT TRY", "REASON")
 LINES = 100
@@ -32,7 +32,7 @@ def keys() -> None:
 @click.pass_obj
 def blocked(options: Globals, sink: str | None, everything: bool, limit: int | None, as_json: bool) -> None:
     """List keys that go on only when a person says so, and how many of their messages wait."""
-    from relay.keys import stuck_keys
+    from relay.admin.keys import stuck_keys
 
     if limit is None and not as_json:
         limit = LINES
@@ -66,7 +66,7 @@ def release(options: Globals, keys: tuple[str, ...], sink: str | None, everythin
 
     A message that is dead is not sent: "relay dead requeue" puts it back, in its place, and releases its key too.
     """
-    from relay.keys import release
+    from relay.admin.keys import release
 
     if everything == bool(keys):
         raise UsageError("expected keys or --all, got " + ("both" if keys else "neither"))

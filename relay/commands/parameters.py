@@ -15,7 +15,7 @@ def duration(text: str) -> float:
     Raises:
         click.BadParameter: it is none.
     """
-    from relay.durations import parse_duration
+    from relay.config.durations import parse_duration
 
     try:
         return parse_duration(text)
@@ -29,7 +29,7 @@ def moment(text: str) -> timedelta | datetime:
     Raises:
         click.BadParameter: it is neither, or a time that leaves the zone to be guessed.
     """
-    from relay.durations import parse_duration
+    from relay.config.durations import parse_duration
 
     try:
         return timedelta(seconds=parse_duration(text))

@@ -20,7 +20,7 @@ def pause(options: Globals, sink: str, reason: str) -> None:
     if not reason.strip():
         raise UsageError("expected a reason, got an empty text")
     with database_of(options, "relay pause") as (database, _):
-        if not database.run(statement("pause_sink"), {"sink": sink, "reason": reason.strip()}):
+        if not database.run(statement("admin/pause_sink"), {"sink": sink, "reason": reason.strip()}):
             raise unknown_sink(database, sink)
     click.echo(f'sink "{sink}" is paused: {reason.strip()}')
 
@@ -33,6 +33,6 @@ def resume(options: Globals, sink: str) -> None:
     from relay.statements import statement
 
     with database_of(options, "relay resume") as (database, _):
-        if not database.run(statement("resume_sink"), {"sink": sink}):
+        if not database.run(statement("admin/resume_sink"), {"sink": sink}):
             raise unknown_sink(database, sink)
     click.echo(f'sink "{sink}" is not paused')

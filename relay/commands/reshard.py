@@ -24,7 +24,7 @@ def reshard(options: Globals, sink: str, shards: int, as_json: bool) -> None:
     Writers go on meanwhile; deliveries to this sink pause. Interrupted, run it again. The configuration must then say
     the same; relays that run go on, unless the sink's order begins or ends.
     """
-    from relay import reshard as work
+    from relay.admin import reshard as work
 
     say = partial(click.echo, err=True)
     moved = 0

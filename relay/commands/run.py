@@ -18,11 +18,11 @@ def run(options: Globals, sinks: tuple[str, ...], drain: bool, http: str | None,
 
     A first SIGTERM or Ctrl-C finishes what is claimed; a second one gives it back and leaves at once.
     """
-    from relay.config_tree import nearest
-    from relay.durations import parse_duration
+    from relay.config.durations import parse_duration
+    from relay.config.tree import nearest
     from relay.errors import UsageError
-    from relay.logs import configure
-    from relay.service import Service
+    from relay.process.logs import configure
+    from relay.process.service import Service
 
     settings = options.settings()
     for sink in sinks:

@@ -14,8 +14,8 @@ from relay.commands.common import counted, database_of, open_database, print_jso
 from relay.errors import CheckFailed, SchemaMismatch, UsageError
 
 if TYPE_CHECKING:
-    from relay.database import Database
-    from relay.difference import Difference
+    from relay.admin.difference import Difference
+    from relay.database.connection import Database
 
 LONGEST_MIGRATION_S = 24 * 3600.0
 """Building an index on a large table takes its time; keepalives still find a lost connection."""
@@ -28,7 +28,7 @@ LONGEST_MIGRATION_S = 24 * 3600.0
 @click.pass_obj
 def migrate(options: Globals, sql: bool, after: int | None, check: bool) -> None:
     """Create or upgrade the schema "relay". Safe to run by several at once, and when it is up to date."""
-    from relay import schema
+    from relay.database import schema
 
     if sql and check:
         raise UsageError("expected --sql or --check, got both")
@@ -52,7 +52,7 @@ def migrate(options: Globals, sql: bool, after: int | None, check: bool) -> None
 
 
 def _check(database: Database) -> None:
-    from relay import schema
+    from relay.database import schema
 
     try:
         todo = [f"{migration} is to be applied" for migration in schema.pending(database)]
@@ -70,8 +70,8 @@ def _check(database: Database) -> None:
 @click.pass_obj
 def apply(options: Globals, dry_run: bool, as_json: bool) -> None:
     """Write the file's sinks and routes into the database, then route what had no route until now."""
-    from relay import apply as work
-    from relay.difference import difference
+    from relay.admin import apply as work
+    from relay.admin.difference import difference
 
     with database_of(options, "relay apply") as (database, settings):
         if dry_run:

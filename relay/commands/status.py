@@ -12,7 +12,7 @@ from relay.commands.parameters import duration
 from relay.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from relay.status import SinkStatus, Status
+    from relay.admin.status import SinkStatus, Status
 
 TITLES = ("SINK", "DUE", "SCHEDULED", "CLAIMED", "DEAD", "OLDEST DUE", "PAUSED", "CIRCUIT")
 
@@ -44,7 +44,7 @@ def status(
     than --max-dead; a message due for longer than --max-age; messages due while no relay was seen for 30 seconds. A
     paused sink is nobody's fault: it may wait.
     """
-    from relay.status import read_status
+    from relay.admin.status import read_status
 
     if watch and (as_json or check):
         raise UsageError("expected --watch alone, got it with --json or --check")

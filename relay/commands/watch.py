@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from relay.admin.status import Status, Traffic, read_status, read_traffic
 from relay.commands.common import counted
 from relay.commands.status import TITLES, cells
 from relay.errors import DatabaseUnavailable
-from relay.status import Status, Traffic, read_status, read_traffic
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from relay.database import Database
+    from relay.database.connection import Database
 
 
 class Look(NamedTuple):

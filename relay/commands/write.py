@@ -19,8 +19,8 @@ from relay.commands.parameters import header, moment
 from relay.errors import InvalidMessage, RelayError, UsageError
 
 if TYPE_CHECKING:
-    from relay.database import Database
-    from relay.settings import Settings
+    from relay.config.settings import Settings
+    from relay.database.connection import Database
 
 LINES = "-"
 BATCH_LINES = 1000
@@ -75,9 +75,9 @@ def publish(
     as_json: bool,
 ) -> None:
     """Write a message; print its message id. PAYLOAD is JSON; -: one a line from standard input."""
-    from relay.json_text import RawJson
-    from relay.messages import Event
-    from relay.outbox import publish_many
+    from relay.write.json_text import RawJson
+    from relay.write.messages import Event
+    from relay.write.outbox import publish_many
 
     if payload == LINES and message_id is not None:
         raise UsageError("expected one message with --message-id, got standard input")
@@ -109,9 +109,9 @@ def enqueue(
     as_json: bool,
 ) -> None:
     """Write a job; print its message id. ARGS is a JSON array; -: one a line from standard input."""
-    from relay.json_text import RawJson
-    from relay.messages import Job
-    from relay.outbox import enqueue_many
+    from relay.write.json_text import RawJson
+    from relay.write.messages import Job
+    from relay.write.outbox import enqueue_many
 
     if args == LINES and dedupe_key is not None:
         raise UsageError("expected one job with --dedupe-key, got standard input")
@@ -123,7 +123,7 @@ def enqueue(
 def _settings(options: Globals, sink: str | None) -> Settings:
     settings = options.settings()
     if sink is not None and settings.sinks and sink not in settings.sinks:
-        from relay.config_tree import nearest
+        from relay.config.tree import nearest
 
         # Not an error: another relay's configuration may have it.
         click.echo(f'sink "{sink}" is not configured here ({nearest(sink, list(settings.sinks))})', err=True)

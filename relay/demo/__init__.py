@@ -1,1 +1,3 @@
-"""`relay demo`: the main job, on servers of its own, counted at the end from what the brokers really hold."""
+"""`relay demo`: the main job on servers that it starts itself. Read `scene.py` first, which says what happens when;
+`count.py` makes the sum at its end.
+"""

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from relay.config.settings import Route
 from relay.demo.brokers import Broker, short
 from relay.demo.writers import Transaction
 from relay.errors import RelayError
-from relay.settings import Route
 from relay.tables import print_table
 
 TITLES: Final = ("BROKER", "WRITTEN", "ROLLED BACK", "DELIVERED", "DUPLICATES", "LOST")

@@ -18,7 +18,9 @@ from typing import Final
 
 import click
 
-from relay.database import Database
+from relay.admin.status import read_status
+from relay.config.settings import Route, load
+from relay.database.connection import Database
 from relay.demo import relays, servers
 from relay.demo.brokers import Broker, connected
 from relay.demo.count import add_up, messages_for, report
@@ -27,9 +29,7 @@ from relay.demo.processes import end, wait_for
 from relay.demo.relays import Relay
 from relay.demo.writers import Transaction, plan, writing
 from relay.errors import RelayError
-from relay.settings import Route, load
-from relay.status import read_status
-from relay.store import Store
+from relay.process.store import Store
 
 WRITTEN: Final = "written"
 CAUGHT_IN: Final = {"stream", "jobs"}

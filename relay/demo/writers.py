@@ -15,8 +15,8 @@ from uuid import uuid4
 import psycopg
 
 from relay.errors import RelayError
-from relay.messages import Event
-from relay.outbox import publish_many
+from relay.write.messages import Event
+from relay.write.outbox import publish_many
 
 WRITERS: Final = 6
 MESSAGES_PER_S: Final = 1000.0

@@ -1,3 +1,3 @@
 import pytest
 
-pytest.register_assert_rewrite("sinks.testing", "sinks.testing_fenced")
+pytest.register_assert_rewrite("sinks.testing")

@@ -12,11 +12,10 @@ import redis
 from sinks import memory
 from sinks.base import Message, Reject, Sink, SinkConfig, SinkUnavailable
 from sinks.memory import MemoryOptions, MemorySink
-from sinks.redis_stream import RedisStreamOptions, RedisStreamSink
-from sinks.sidekiq import SidekiqOptions, SidekiqSink
+from sinks.redis.sidekiq import SidekiqOptions, SidekiqSink
+from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.template import Template
-from sinks.testing import Received, SinkContract
-from sinks.testing_fenced import FencedSinkContract
+from sinks.testing import FencedSinkContract, Received, SinkContract
 from tests.redis_sinks import entries, job_texts
 from tests.servers.proxy import FaultProxy
 from tests.servers.redis import every_redis

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from sinks.base import Message, Sink, SinkConfig
-from sinks.kafka import KafkaOptions, KafkaSink
+from sinks.kafka.sink import KafkaOptions, KafkaSink
 from sinks.template import Template
-from sinks.testing import Received, SinkContract
-from sinks.testing_fenced import FencedSinkContract
+from sinks.testing import FencedSinkContract, Received, SinkContract
 from tests.servers.kafka import KafkaCluster
 
 

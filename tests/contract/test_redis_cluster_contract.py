@@ -8,10 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from sinks.base import Message, Sink, SinkConfig
-from sinks.redis_stream import RedisStreamOptions, RedisStreamSink
+from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.template import Template
-from sinks.testing import Received
-from sinks.testing_fenced import FencedSinkContract
+from sinks.testing import FencedSinkContract, Received
 from tests.redis_clusters import Cluster, run_cluster
 from tests.redis_sinks import entries
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sinks.base import Message, Sink, SinkConfig
-from sinks.sqs import SqsOptions, SqsSink
+from sinks.sqs.sink import SqsOptions, SqsSink
 from sinks.testing import Received, SinkContract
 from tests.servers.base import LOCALHOST
 from tests.servers.elasticmq import ElasticMq

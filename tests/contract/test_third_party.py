@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from relay.registry import load_sink
+from relay.config.registry import load_sink
 from sinks.base import Message, Sink, SinkConfig
 from sinks.testing import Received, SinkContract
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from relay.database import Database
-from relay.status import read_status
-from relay.store import Store
+from relay.admin.status import read_status
+from relay.database.connection import Database
+from relay.process.store import Store
 from tests.harness.outbox import Outbox
 
 MIB = 1024 * 1024

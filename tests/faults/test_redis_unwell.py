@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sinks.redis_cluster import slot_of
+from sinks.redis.cluster import slot_of
 from tests.harness.outbox import Outbox, Relay
 from tests.redis_clusters import run_cluster
 from tests.redis_sinks import jobs, payloads

@@ -12,14 +12,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from relay.apply import apply
-from relay.claim import Claim
-from relay.database import Database
-from relay.edge import Edge
-from relay.settings import SinkSettings, load
-from relay.shards import ShardClaims
-from relay.store import Store
-from relay.stuck import let_due_keys_go
+from relay.admin.apply import apply
+from relay.claims.claim import Claim
+from relay.claims.edge import Edge
+from relay.claims.shards import ShardClaims
+from relay.claims.stuck import let_due_keys_go
+from relay.config.settings import SinkSettings, load
+from relay.database.connection import Database
+from relay.process.store import Store
 from sinks.base import DELIVERED, Message, Outcome, Retry
 
 Decide = Callable[[Message], Outcome]

@@ -16,9 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from relay.apply import apply
-from relay.database import Database
-from relay.settings import load
+from relay.admin.apply import apply
+from relay.config.settings import load
+from relay.database.connection import Database
 from tests.harness.scripted import ScriptedBroker
 from tests.servers.base import LOCALHOST, Server, free_port, run_server, wait_until
 

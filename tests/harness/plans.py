@@ -9,8 +9,8 @@ from typing import Any
 import psycopg
 from psycopg.sql import Literal
 
-from relay.database import Database
-from relay.places import Places
+from relay.claims.places import Places
+from relay.database.connection import Database
 from relay.statements import folder
 
 PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -57,7 +57,7 @@ class ExplainedDatabase(Database):
         new = not self.connected
         conn = super().connection()
         if new:
-            database, files = self, {path.read_text(): path.stem for path in folder().glob("*.sql")}
+            database, files = self, {path.read_text(): path.stem for path in folder().rglob("*.sql")}
 
             class Explaining(psycopg.Cursor[Any]):
                 def execute(self, query: Any, params: Any = None, **options: Any) -> Any:

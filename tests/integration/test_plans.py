@@ -9,15 +9,15 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from relay.apply import apply
-from relay.claim import Claim
-from relay.database import Database
-from relay.rows import RowClaims
-from relay.settings import Settings, load
-from relay.shards import ShardClaims
-from relay.status import read_status
-from relay.store import Store
-from relay.stuck import let_due_keys_go
+from relay.admin.apply import apply
+from relay.admin.status import read_status
+from relay.claims.claim import Claim
+from relay.claims.rows import RowClaims
+from relay.claims.shards import ShardClaims
+from relay.claims.stuck import let_due_keys_go
+from relay.config.settings import Settings, load
+from relay.database.connection import Database
+from relay.process.store import Store
 from sinks.base import DELIVERED, Hold, Outcome, Reject, Retry
 from tests.harness.plans import ExplainedDatabase, Plan
 from tests.servers.postgres import every_postgres

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from relay.config.settings import Settings, load
 from relay.errors import ConfigError
-from relay.settings import Settings, load
 
 DATABASE = 'database = { url = "postgresql://relay@db/app" }\n'
 

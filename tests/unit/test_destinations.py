@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.verdict import FIRST_HOLD_S, LONGEST_HOLD_S, Destinations
+from relay.claims.verdict import FIRST_HOLD_S, LONGEST_HOLD_S, Destinations
 from sinks.base import DELIVERED, Hold
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from collections.abc import Iterator
@@ -12,11 +13,11 @@ import pytest
 from prometheus_client import Counter
 
 from relay.cli import COMMANDS
-from relay.metrics import Metrics
-from relay.registry import GROUP, load_sink
-from relay.settings import DatabaseSettings, LogSettings, Route, SinkKeys
+from relay.config.registry import GROUP, load_sink
+from relay.config.settings import DatabaseSettings, LogSettings, Route, SinkKeys
+from relay.process.metrics import Metrics
+from tests.unit.commands.test_cli import call
 from tests.unit.configured import write
-from tests.unit.test_cli import call
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
@@ -155,8 +156,24 @@ def test_what_contributing_names_is_there() -> None:
     assert list(named((ROOT / "CONTRIBUTING.md").read_text()))
 
 
-def test_contributing_says_what_every_file_is_for() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text().partition("### Who does what\n")[2].partition("\n### ")[0]
-    files = {path for pattern in ("relay/*.*", "sinks/*.*") for path in ROOT.glob(pattern) if path.name != "py.typed"}
-    missing = files - set(named(text)) - {ROOT / "sinks" / "__init__.py"}
-    assert not missing, f"add to the table in CONTRIBUTING.md: {sorted(map(called, missing))}"
+def folders() -> list[Path]:
+    """Every folder with code or SQL of the product."""
+    found = {path.parent for root in ("relay", "sinks", "sql") for path in (ROOT / root).rglob("*.*")}
+    return sorted(folder for folder in found if folder.name != "__pycache__")
+
+
+@pytest.mark.parametrize("folder", folders(), ids=called)
+def test_contributing_names_every_folder(folder: Path) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named_there = {path.parent if path.is_file() else path for path in named(text)}
+    assert {folder, folder.parent} & named_there, f"add {called(folder)}/ to the rooms in CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize("folder", [one for one in folders() if list(one.glob("*.py"))], ids=called)
+def test_folder_says_what_it_is_for(folder: Path) -> None:
+    module = ast.parse((folder / "__init__.py").read_text())
+    text = ast.get_docstring(module)
+    assert text
+    if folder.parent != ROOT:
+        first = [name for name in re.findall(r"`(\w+\.py)`", text) if (folder / name).exists()]
+        assert first, f"the docstring of {called(folder)} must say which file to read first"

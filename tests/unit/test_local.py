@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from relay.config.settings import load as load_settings
 from relay.errors import ConfigError
-from relay.settings import load as load_settings
 from sinks import base
 from sinks.base import SinkConfig, SinkUnavailable
-from sinks.local import LocalOptions, LocalSink, Message, Reject, Retry
-from sinks.local_handlers import Kinds, NotImportable, call, load
-from sinks.local_lanes import NOT_SENT, Lanes
+from sinks.local.handlers import Kinds, NotImportable, call, load
+from sinks.local.lanes import NOT_SENT, Lanes
+from sinks.local.sink import LocalOptions, LocalSink, Message, Reject, Retry
 from sinks.testing import batch, message
 
 

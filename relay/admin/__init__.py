@@ -1,0 +1,1 @@
+"""What commands do, without their options and their output. Read `status.py` first, then `apply.py`."""

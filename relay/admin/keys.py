@@ -1,0 +1,60 @@
+"""Stuck keys, as a person sees them: which wait, and letting them go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from relay.database.connection import Database, us_since_1970
+from relay.statements import statement
+
+PAGE_KEYS = 500
+
+
+class WaitingKey(NamedTuple):
+    """A key whose first message is not delivered."""
+
+    sink: str
+    key: str
+    upto: int
+    """Messages with a higher id wait."""
+    retry_at: datetime | None
+    """When it is tried again; None: when a person says so."""
+    reason: str | None
+    since: datetime
+    waiting: int
+    """How many of its messages wait."""
+
+
+def stuck_keys(database: Database, *, sink: str | None, everything: bool) -> Iterator[WaitingKey]:
+    """Keys of a sink, or of all.
+
+    Args:
+        everything: also those that wait for their next try, and not for a person.
+    """
+    after = ("", -(2**63))
+    while True:
+        params = {"after_sink": after[0], "after_hash": after[1], "sink": sink, "everything": everything}
+        page = database.query(statement("admin/stuck_keys"), {**params, "keys": PAGE_KEYS})
+        for name, key, _, upto, retry_at, reason, since, waiting in page:
+            retry = None if retry_at is None else _utc(retry_at)
+            yield WaitingKey(name, key, upto, retry, reason, _utc(since), waiting)
+        if len(page) < PAGE_KEYS:
+            return
+        after = (page[-1][0], page[-1][2])
+
+
+def release(database: Database, *, sink: str | None, keys: Sequence[str] | None) -> list[str]:
+    """Let keys go on now, and return those that were stuck.
+
+    Args:
+        sink: None: of any sink.
+        keys: None: all that wait for a person.
+    """
+    params = {"sink": sink, "keys": None if keys is None else list(keys)}
+    return [row[0] for row in database.query(statement("admin/release_keys"), params)]
+
+
+def _utc(binary: int) -> datetime:
+    return datetime.fromtimestamp(us_since_1970(binary) / 1_000_000, UTC)

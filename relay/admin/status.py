@@ -1,0 +1,96 @@
+"""What waits where, as the database has it. Payloads are never read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relay.config.settings import UNROUTED
+from relay.database.connection import Database
+from relay.statements import statement
+
+
+class SinkStatus(NamedTuple):
+    """Messages of one sink."""
+
+    name: str
+    due: int
+    """Could be claimed now."""
+    scheduled: int
+    """Wait for their time, or for their next attempt."""
+    claimed: int
+    dead: int
+    oldest_due_seconds: float | None
+    """Since when the oldest due message is due; None where none is."""
+    paused: str | None
+    """Why it is paused; None where it is not."""
+    unwell: str | None
+    """What a relay said when it opened the circuit; None where it is closed."""
+    known: bool
+    """False where only messages name it: nobody delivers them."""
+
+    @property
+    def circuit(self) -> str:
+        return "open" if self.unwell is not None else "closed"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something should be delivered now."""
+        return self.due > 0 and self.paused is None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """All sinks at one moment."""
+
+    sinks: list[SinkStatus]
+    unrouted: int
+    """Messages that no route matched."""
+    relays: int
+    """Relays that said within 30 seconds that they are there."""
+
+    def problems(self, *, max_age: float, max_dead: int) -> list[str]:
+        """What should wake a person.
+
+        Args:
+            max_age: seconds that a due message of a sink that is not paused may wait.
+            max_dead: dead messages that are no reason to worry, for each sink.
+        """
+        found = []
+        if self.unrouted:
+            found.append(f"messages that no route matches: {self.unrouted:,}; add one, then: relay apply")
+        due = sum(sink.due for sink in self.sinks if sink.waiting)
+        if due and not self.relays:
+            found.append(f"no relay was seen for 30 seconds; messages that are due: {due:,}; start one: relay run")
+        for sink in self.sinks:
+            if not sink.known:
+                found.append(f'sink "{sink.name}" is not configured, but messages name it')
+            if sink.unwell is not None:
+                found.append(f'sink "{sink.name}" is unwell: {sink.unwell}')
+            if sink.dead > max_dead:
+                found.append(f'sink "{sink.name}", dead messages: {sink.dead:,}: relay dead list --sink {sink.name}')
+            if sink.waiting and sink.oldest_due_seconds is not None and sink.oldest_due_seconds > max_age:
+                found.append(f'sink "{sink.name}" has a message that is due for {sink.oldest_due_seconds:,.0f} seconds')
+        return found
+
+
+class Traffic(NamedTuple):
+    """Rows that entered and left the queue since the server's statistics began."""
+
+    written: int
+    gone: int
+    now: float
+    """The database's clock, seconds since 1970."""
+
+
+def read_status(database: Database) -> Status:
+    """Count. Takes a second for a few million waiting messages."""
+    rows = [SinkStatus(*row) for row in database.query(statement("admin/status/status"))]
+    unrouted = sum(row.due + row.scheduled for row in rows if row.name == UNROUTED)
+    [(relays,)] = database.query(statement("admin/status/count_relays"))
+    return Status([row for row in rows if row.name != UNROUTED], unrouted, relays)
+
+
+def read_traffic(database: Database) -> Traffic:
+    """For rates: the difference between two of them."""
+    return Traffic(*database.query(statement("admin/status/traffic"))[0])

@@ -1,0 +1,63 @@
+"""Reading a message that was claimed alone and without its data, because it is large or because claims died with it.
+
+The claim stands while it is read. So whatever reading does to this process, the claim's death counts, and a message
+that can never be read runs out of attempts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, LiteralString
+
+from relay.claims.claim import Claim, message_of
+from relay.database.connection import EPOCH_2000_US, Database
+from relay.errors import DatabaseUnavailable, RelayError
+from relay.statements import statement
+
+
+def read(database: Database, claim: Claim, largest: int) -> None:
+    """Complete the claim's only message, or give it up; where somebody has removed it, the claim is empty.
+
+    Args:
+        largest: bytes that may be read; a larger message is given up unread.
+
+    Raises:
+        DatabaseTooSlow: it took too long, which may be the message's fault.
+        DatabaseUnavailable: it was interrupted.
+    """
+    message = claim.messages[0]
+    where = {"sink": claim.sink, "shard": claim.shards[0], "id": message.id}
+    try:
+        kind, key = _one(database, statement("claims/read_head"), where)
+        claim.messages[0] = message = message._replace(kind=kind, key=key)
+        if message.id in claim.unsent:
+            return
+        (size,) = _one(database, statement("claims/read_size"), where)
+        if size > largest:
+            claim.unsent[message.id] = f"too large: {size} bytes, and at most {largest} are read for this sink"
+            return
+        payload, body, headers, key = _one(database, statement("claims/read_message"), where)
+    except DatabaseUnavailable:
+        raise
+    except _Gone:
+        claim.messages.clear()
+        claim.places.clear()
+        claim.max_attempts.clear()
+        claim.shard_of.clear()
+        return
+    except RelayError as error:
+        claim.unsent[message.id] = f"it cannot be read from the database: {error}"
+        return
+    row = [None, message.id, kind, key, payload, body, headers, message.message_id, message.attempts]
+    row += [message.created_us - EPOCH_2000_US, message.prior_tokens]
+    claim.messages[0] = message_of(row, claim.unsent)
+
+
+class _Gone(Exception):
+    """Its row is not there any more."""
+
+
+def _one(database: Database, sql: LiteralString, where: dict[str, Any]) -> tuple[Any, ...]:
+    rows = database.query(sql, where)
+    if not rows:
+        raise _Gone
+    return rows[0]

@@ -1,0 +1,238 @@
+"""One connection to PostgreSQL that comes back after every kind of loss.
+
+Duties:
+
+1. connect when needed, and give up a connection that failed;
+2. bound every statement by a deadline of our own, as a server behind a firewall may never answer;
+3. say which failures pass by themselves (`DatabaseUnavailable`) and which need a person (`RelayError`).
+
+It never repeats a statement: whether that is safe only the caller knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.types.numeric import Int8BinaryLoader
+from psycopg.types.string import ByteaBinaryLoader
+
+from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
+from relay.statements import statement
+
+EPOCH_2000_US = 946_684_800_000_000
+"""PostgreSQL's binary timestamps count from 2000; microseconds from 1970 to there."""
+
+STATEMENT_SHARE = 0.9
+"""The server itself ends a statement after this part of what we wait for it, so that none of ours is left behind."""
+
+# What passes by itself: SQLSTATE classes and codes of a restart, a fail-over, a time-out, a conflict, an overload.
+PASSING_CLASSES = ("08", "40", "53", "57", "58")
+PASSING_CODES = ("25006", "25P03", "55006", "55P03", "26000", "XX000")
+
+
+SESSION_OPTIONS = (
+    # A role may have another default, and each statement of ours is written for this one.
+    r"-c default_transaction_isolation=read\ committed",
+    # A plan that is made while the queue is empty is kept when it is full: it must not be one that reads all of it.
+    "-c enable_seqscan=off",
+    "-c enable_bitmapscan=off",
+    # Nor one that finds all that waits and sorts it, where an index has the first few in order.
+    "-c enable_sort=off",
+    "-c jit=off",
+)
+"""Through a pooler none of these can be set; there, nothing is prepared and every plan is made for the moment."""
+
+PLANNED_ONCE = "-c plan_cache_mode=force_generic_plan"
+"""For who runs the same statements again and again: planning one for its values costs as much as running it."""
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection whose every wait for the server ends."""
+
+    deadline_s: float = 30.0
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().wait(_until(gen, time.monotonic() + self.deadline_s), *args, **kwargs)
+        except _TooLate:
+            # Nothing more can be said on it, not even "rollback".
+            self.close()
+            raise
+
+
+class _TooLate(psycopg.OperationalError):
+    pass
+
+
+def _until(gen: Generator[Any, Any, Any], deadline: float) -> Generator[Any, Any, Any]:
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > deadline:
+                gen.close()
+                raise _TooLate("the server did not answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as stop:
+        return stop.value
+
+
+class Database:
+    """One connection, used by one thread.
+
+    Args:
+        url: connection string.
+        timeout: seconds that connecting or one statement may take.
+        name: shown as ``application_name``.
+        pooled: True where `url` is known to lead through a pooler in transaction mode: no prepared statements, no
+            options. It is found out otherwise.
+        brief: True for a command, whose few statements are planned for their values.
+    """
+
+    def __init__(
+        self, url: str, *, timeout: float = 30.0, name: str = "outbox-relay", pooled: bool = False, brief: bool = False
+    ) -> None:
+        self._url = url
+        self._brief = brief
+        self._timeout = timeout
+        self._name = name
+        self.pooled = pooled
+        self.connections = 0
+        """How many were made so far: a new one may lead to a server that has forgotten something."""
+        self._conn: _Connection | None = None
+
+    def query(self, sql: LiteralString, params: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+        """Run one statement in its own transaction; return its rows, in PostgreSQL's binary format.
+
+        Raises:
+            DatabaseUnavailable: the statement failed or its outcome is unknown, and time may heal it.
+            RelayError: a person has to do something: a missing grant, a missing table.
+        """
+        with self._translated() as conn:
+            cursor = conn.execute(sql, params, binary=True)
+            return cursor.fetchall() if cursor.description else []
+
+    def run(self, sql: LiteralString, params: dict[str, Any] | None = None) -> int:
+        """Run one statement in its own transaction; return how many rows it changed. Raises as `query` does."""
+        with self._translated() as conn:
+            return conn.execute(sql, params).rowcount
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Connection[Any]]:
+        """A transaction around several statements. Raises as `query` does."""
+        with self._translated() as conn, conn.transaction():
+            yield conn
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    @property
+    def connected(self) -> bool:
+        return self._conn is not None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN."""
+        if self._conn is None or self._conn.closed:
+            self._conn = self._connect()
+        return self._conn
+
+    def _connect(self) -> _Connection:
+        try:
+            conn = self._connect_as(pooled=self.pooled)
+        except psycopg.OperationalError as error:
+            # PgBouncer's own words for options that it does not take.
+            if self.pooled or "unsupported startup parameter" not in str(error):
+                raise
+            self.pooled = True
+            conn = self._connect_as(pooled=True)
+        conn.deadline_s = self._timeout
+        # Said with every BEGIN: a pooler passes no options on, and each statement has to see what was committed before.
+        conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        self.connections += 1
+        self.pooled = self.pooled or not self._begin_session(conn)
+        conn.prepare_threshold = None if self.pooled else 5 if self._brief else 0
+        # What a writer supplied stays bytes and times stay integers: nothing is parsed that is only passed on, and what
+        # cannot be read is found out message by message.
+        conn.adapters.register_loader("json", ByteaBinaryLoader)
+        conn.adapters.register_loader("jsonb", ByteaBinaryLoader)
+        conn.adapters.register_loader("timestamptz", Int8BinaryLoader)
+        return conn
+
+    def _connect_as(self, *, pooled: bool) -> _Connection:
+        options = () if pooled else SESSION_OPTIONS if self._brief else (*SESSION_OPTIONS, PLANNED_ONCE)
+        conninfo = _conninfo(self._url, timeout=self._timeout, name=self._name, options=options)
+        return _Connection.connect(conninfo, autocommit=True)
+
+    def _begin_session(self, conn: _Connection) -> bool:
+        """Bound what the server does for us; False where a pooler is in between."""
+        params = {"pid": conn.info.backend_pid, "timeout": self._timeout * STATEMENT_SHARE}
+        try:
+            row = conn.execute(statement("database/begin_session"), params, prepare=False).fetchone()
+        except psycopg.Error:
+            conn.close()
+            raise
+        return bool(row and row[0])
+
+    @contextmanager
+    def _translated(self) -> Iterator[psycopg.Connection[Any]]:
+        try:
+            yield self.connection()
+        except psycopg.Error as error:
+            if not isinstance(error, pg.SerializationFailure | pg.DeadlockDetected | pg.LockNotAvailable):
+                # Whatever else went wrong, a new connection starts from a known state.
+                self.close()
+            raise translated(error) from error
+
+
+def translated(error: psycopg.Error) -> RelayError:
+    """The error of ours for one of psycopg's."""
+    state = error.sqlstate
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if isinstance(error, _TooLate) or state == "57014":
+        return DatabaseTooSlow(f"{text} ({state or 'no answer'})")
+    if state is None:
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return DatabaseUnavailable(text) if lost else RelayError(text)
+    if state.startswith(PASSING_CLASSES) or state in PASSING_CODES:
+        return DatabaseUnavailable(f"{text} ({state})")
+    if state == "42501":
+        return RelayError(f"{text} ({state}): grant it to the relay's role, or grant relay_worker to that role")
+    if state in ("3F000", "42P01", "42703", "42883"):
+        return RelayError(f"{text} ({state}): the schema is missing or does not fit; run: relay migrate")
+    return RelayError(f"{text} ({state})")
+
+
+def us_since_1970(binary: int) -> int:
+    """Microseconds since 1970 from what the binary format gives for a timestamptz."""
+    return binary + EPOCH_2000_US
+
+
+def _conninfo(url: str, *, timeout: float, name: str, options: Sequence[str]) -> str:
+    given = conninfo_to_dict(url)
+    ours: dict[str, Any] = {
+        "application_name": name,
+        # Whatever the role or the database prefers: payloads leave as UTF-8.
+        "client_encoding": "UTF8",
+        "connect_timeout": max(2, round(min(timeout, 10))),
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+    }
+    if options:
+        theirs = given.pop("options", None)
+        ours["options"] = " ".join([*([str(theirs)] if theirs else []), *options])
+    return make_conninfo("", **{**ours, **given})
+
+
+def masked(url: str) -> str:
+    """A connection string that may be shown: without its password."""
+    parts: Sequence[tuple[str, Any]] = sorted(conninfo_to_dict(url).items())
+    return " ".join(f"{key}={'***' if key in ('password', 'sslpassword') else value}" for key, value in parts)

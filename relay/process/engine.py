@@ -1,0 +1,291 @@
+"""One claim loop: claim → send → settle, each its own short transaction, none open during a send.
+
+Duties of an `Engine`, which one thread runs:
+
+1. claim no more than the circuit, the batch limits and the last batch's size allow;
+2. send, and ask again where the answer was unknown and the sink can tell;
+3. settle what the sink said; if the database refuses, settle again, never send again, and claim nothing meanwhile;
+4. give back uncounted what could not be tried.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+
+from relay.backoff import Backoff
+from relay.claims.answers import checked, tidy, to_send, where, why, with_unsent
+from relay.claims.claim import Claim, LostClaim
+from relay.claims.rows import RowClaims
+from relay.claims.shards import ShardClaims
+from relay.config.settings import SinkSettings
+from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
+from relay.process.circuit import Circuit
+from relay.process.leases import Lease, Leases
+from relay.process.metrics import Metrics
+from relay.process.stopping import Stopping
+from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
+
+log = structlog.get_logger("relay")
+
+T = TypeVar("T")
+
+
+class Engine:
+    """The loop of one sink's one worker.
+
+    Args:
+        settings: the sink's settings.
+        claims: its own way to claim and settle; no other thread uses it.
+        sink: its own sender.
+        circuit: shared by the sink's workers in this process.
+        leases: shared by all threads; the heartbeat keeps what is in it.
+        stopping: says when to stop.
+    """
+
+    def __init__(
+        self,
+        settings: SinkSettings,
+        *,
+        claims: RowClaims | ShardClaims,
+        sink: Sink,
+        circuit: Circuit,
+        leases: Leases,
+        stopping: Stopping,
+        metrics: Metrics,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._claims = claims
+        self._sink = sink
+        self._circuit = circuit
+        self._leases = leases
+        self._stopping = stopping
+        self._metrics = metrics
+        self._database_backoff = Backoff(0.1, 5.0)
+        self._read_backoff = Backoff(0.1, 5.0)
+        self._open = False
+        self._settled: list[UUID] = []
+        self._unheard: UUID | None = None
+        self.claimed = 0
+        """How many claims were not empty since the start."""
+        self.trouble: str | None = None
+        """What the database refused last; None while it works."""
+
+    def run_once(self) -> float | None:
+        """One round. Returns seconds until another makes sense; None where there was nothing to do."""
+        limit = self._circuit.allowance(self, self._settings.batch_messages)
+        if limit == 0:
+            return self._circuit.wait()
+        if not self._open and not self._open_sink():
+            return self._circuit.wait()
+        asked_at = time.monotonic()
+        try:
+            claim = self._database(lambda: self._claim(limit), "claim")
+        except RelayError:
+            return self._database_backoff.next()
+        if claim is None:
+            self._circuit.worked(self._settings.batch_messages)
+            return None
+        self.claimed += 1
+        with self._leases.holding(claim, self._settings.lease, asked_at) as lease:
+            self._deliver(claim, lease)
+        return 0.0
+
+    def close(self) -> None:
+        self._close_sink()
+        self._claims.close()
+
+    def _open_sink(self) -> bool:
+        try:
+            self._sink.open()
+        except BaseException as error:  # noqa: BLE001 - as in _deliver
+            self._close_sink()
+            self._broken(why(error) if isinstance(error, SinkUnavailable) else f"{why(error)} ({where(error)})")
+            return False
+        self._open = True
+        return True
+
+    def _close_sink(self) -> None:
+        self._open = False
+        try:
+            self._sink.close()
+        except BaseException as error:  # noqa: BLE001 - as in _deliver
+            log.warning("sink did not close", sink=self.name, error=type(error).__name__, where=where(error))
+
+    def _claim(self, limit: int) -> Claim | None:
+        if self._unheard is not None:
+            # The answer to a claim was lost: it may stand, and nobody tried to send what it holds.
+            self._claims.abandon(self._unheard)
+            self._unheard = None
+        token = self._sink.new_token()
+        try:
+            return self._claims.claim(limit, token)
+        except DatabaseUnavailable:
+            self._unheard = token
+            raise
+
+    def _deliver(self, claim: Claim, lease: Lease) -> None:
+        if claim.unread is not None and not self._read(claim):
+            return
+        batch = Batch(
+            claim.token,
+            to_send(claim, fenced=self._sink.fenced),
+            claim.claimed_us,
+            tuple(self._settled),
+            frozenset(claim.unsent) if self._sink.fenced else frozenset(),
+            lost=lease.lost,
+            stopping=self._stopping.is_set,
+        )
+        started = time.monotonic()
+        try:
+            outcomes, certain = self._send(batch, lease) if batch.messages else ((), True)
+        except ClaimRevoked:
+            self._lost(claim, "the broker knows a later claim")
+            return
+        except SinkUnavailable as error:
+            self._close_sink()
+            self._broken(error.reason)
+            self._release(claim, unknown=error.unknown, reason=error.reason)
+            return
+        except BaseException as error:  # noqa: BLE001 - a sink may raise anything, and no message may stop the relay
+            self._close_sink()
+            self._crashed(claim, error)
+            return
+        self._metrics.sent(self.name, time.monotonic() - started)
+        if lease.lost() and len(outcomes) < len(batch.messages):
+            self._lost(claim, "the lease ran out during the send")
+            return
+        outcomes = with_unsent(claim, outcomes, fenced=self._sink.fenced)
+        self._settle(claim, outcomes, certain, sent=bool(batch.messages))
+
+    def _read(self, claim: Claim) -> bool:
+        """Read the data of a message that is claimed without it; False where that failed, and the claim is over."""
+        largest = min(self._settings.message_bytes, self._sink.largest or self._settings.message_bytes)
+        try:
+            self._claims.read(claim, largest)
+        except DatabaseTooSlow:
+            # As if it had failed to send: a message that always takes too long must run out of attempts.
+            self._settle(
+                claim, [Retry("reading it from the database took longer than one statement may take")], True, sent=False
+            )
+            return False
+        except DatabaseUnavailable as error:
+            self._release(claim, unknown=False, reason=f"reading it failed: {error}")
+            self._stopping.wait(self._read_backoff.next())
+            return False
+        self._read_backoff.reset()
+        return True
+
+    def _send(self, batch: Batch, lease: Lease) -> tuple[Sequence[Outcome], bool]:
+        """Outcomes, and whether the first answer already was one."""
+        certain = True
+        backoff = Backoff(0.05, 1.0)
+        ask_until = time.monotonic() + self._settings.lease
+        while True:
+            try:
+                if not self._open:
+                    self._sink.open()
+                    self._open = True
+                outcomes = checked(self._sink.send(batch))
+            except SinkUnavailable as error:
+                certain = certain and not error.unknown
+                if certain or not self._sink.fenced:
+                    raise
+                # The broker can say later what became of it, as long as nobody else asks under another token.
+                if lease.lost() or self._stopping.is_set() or time.monotonic() > ask_until:
+                    raise SinkUnavailable(error.reason, unknown=True) from error
+                self._close_sink()
+                self._broken(error.reason)
+                self._stopping.wait(backoff.next())
+                continue
+            self._settled.clear()
+            if len(outcomes) != len(batch.messages) and not lease.lost():
+                raise RelayError(f"sink gave {len(outcomes)} outcomes for {len(batch.messages)} messages")
+            return outcomes, certain
+
+    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool, *, sent: bool) -> None:
+        verdict = self._claims.judge(claim, outcomes)
+        if verdict.trouble is not None:
+            self._broken(verdict.trouble)
+        elif sent:
+            self._worked()
+        if not self._insist(lambda: self._claims.settle(claim, verdict)):
+            self._lost(claim, "it was gone at the settle")
+            return
+        if certain:
+            # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
+            self._settled.append(claim.token)
+        self._metrics.settled(self.name, verdict)
+        for message_id, reason in verdict.dead:
+            log.warning("message is dead", sink=self.name, id=message_id, reason=reason)
+        for destination, reason in verdict.unwell[:1]:
+            # Who is behind it sees no open circuit and no dead message, only that they wait.
+            count = len(verdict.unwell)
+            log.warning("destination is unwell", sink=self.name, name=tidy(destination), count=count, reason=reason)
+        for message in verdict.arrived[:1]:
+            count = len(verdict.arrived)
+            log.info("messages had arrived before, not sent again", sink=self.name, count=count, first_id=message.id)
+        for message_id, reason in verdict.failed()[:1]:
+            count = len(verdict.failed())
+            log.info("messages failed", sink=self.name, count=count, first_id=message_id, reason=reason)
+
+    def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
+        unknown = unknown and self._sink.fenced
+        if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
+            self._lost(claim, "it was gone at the release")
+
+    def _crashed(self, claim: Claim, error: BaseException) -> None:
+        """A sink raised what it should not. Who is guilty is known only once a message is claimed alone."""
+        reason, place = why(error), where(error)
+        log.error("sink failed", sink=self.name, count=len(claim.messages), error=type(error).__name__, where=place)
+        if len(claim.messages) == 1:
+            verdict = self._claims.judge(claim, [Retry(reason)])
+            verdict.unknown = claim.token
+            self._insist(lambda: self._claims.settle(claim, verdict))
+        else:
+            self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason, died=True))
+
+    def _insist(self, write: Callable[[], None]) -> bool:
+        """Write until the database takes it, or until the process has to go; False where the claim is not ours."""
+        while True:
+            try:
+                self._database(write, "settle")
+            except LostClaim:
+                return False
+            except RelayError:
+                if self._stopping.wait_at_once(self._database_backoff.next()):
+                    return False
+            else:
+                return True
+
+    def _database(self, work: Callable[[], T], step: str) -> T:
+        try:
+            result = work()
+        except RelayError as error:
+            if self.trouble != str(error):
+                self.trouble = str(error)
+                log.error("database refused", sink=self.name, step=step, reason=self.trouble)
+            raise
+        if self.trouble is not None:
+            log.info("database works again", sink=self.name)
+            self.trouble = None
+        self._database_backoff.reset()
+        return result
+
+    def _worked(self) -> None:
+        if self._circuit.worked(self._settings.batch_messages):
+            log.info("sink works again", sink=self.name)
+
+    def _broken(self, reason: str) -> None:
+        # At a stop a sink may hold back what it did not begin; nobody will probe it any more.
+        if self._circuit.failed(tidy(reason)) and not self._stopping.is_set():
+            log.warning("sink is unwell", sink=self.name, reason=tidy(reason))
+
+    def _lost(self, claim: Claim, how: str) -> None:
+        self._metrics.lost(self.name)
+        log.warning("claim lost", sink=self.name, token=str(claim.token), count=len(claim.messages), how=how)

@@ -1,0 +1,55 @@
+"""What the relay counts, in Prometheus' terms. One registry a process."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from relay.claims.claim import Verdict
+
+
+class Metrics:
+    """Counters of one relay process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._messages = Counter(
+            "relay_messages", "Messages whose outcome was written.", ["sink", "outcome"], registry=self.registry
+        )
+        self._lost = Counter(
+            "relay_lease_lost", "Claims that were lost before their settle.", ["sink"], registry=self.registry
+        )
+        self._reaped = Counter("relay_reaped", "Messages freed from expired claims.", ["sink"], registry=self.registry)
+        self._send = Histogram(
+            "relay_send_seconds", "Time that one batch took to send.", ["sink"], registry=self.registry
+        )
+        self.listener_up = Gauge("relay_listener_up", "1 while notifications arrive.", registry=self.registry)
+        self.notify_queue_usage = Gauge(
+            "relay_notify_queue_usage", "Part of the notification queue that is in use.", registry=self.registry
+        )
+
+    def sent(self, sink: str, seconds: float) -> None:
+        self._send.labels(sink).observe(seconds)
+
+    def settled(self, sink: str, verdict: Verdict) -> None:
+        held = sum(len(ids) for _, _, ids in verdict.held) + sum(not key.counted for key in verdict.stuck)
+        counts = {
+            "delivered": len(verdict.delivered) - len(verdict.arrived),
+            "arrived_before": len(verdict.arrived),
+            "retried": len(verdict.failed()),
+            "dead": len(verdict.dead),
+            "held": held,
+        }
+        for outcome, count in counts.items():
+            if count:
+                self._messages.labels(sink, outcome).inc(count)
+
+    def delivered(self) -> int:
+        """Messages delivered since the start."""
+        samples = (sample for metric in self._messages.collect() for sample in metric.samples)
+        return sum(int(s.value) for s in samples if s.name.endswith("_total") and s.labels["outcome"] == "delivered")
+
+    def lost(self, sink: str) -> None:
+        self._lost.labels(sink).inc()
+
+    def reaped(self, sink: str, messages: int) -> None:
+        self._reaped.labels(sink).inc(messages)

@@ -1,0 +1,99 @@
+"""Redis Streams: one entry a message.
+
+| field | value |
+| --- | --- |
+| `message_id`, `kind` | as text |
+| `key` | absent where the message has none |
+| `created_at` | RFC 3339, UTC |
+| `payload` | the payload or the body, byte for byte |
+| `header:NAME` | a header: a string as it is, anything else as JSON text |
+
+With an envelope, payload and headers are the envelope's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pydantic import Field
+
+from sinks.base import Batch, Message, SinkConfig
+from sinks.envelopes.cloudevents import StructuredOptions, structured
+from sinks.redis.connection import Argument, bulk
+from sinks.redis.fence import Fence, RedisOptions, RedisSink
+from sinks.redis.plan import AT_ONCE, Command, Push, Unsendable, check_size
+from sinks.redis.script import Replicas
+from sinks.redis.slots import SlotFence
+from sinks.redis.url import Place
+from sinks.template import Template
+from sinks.wire import header_text, rfc3339
+
+_MESSAGE_ID, _KIND, _KEY, _CREATED_AT, _PAYLOAD = map(bulk, ("message_id", "kind", "key", "created_at", "payload"))
+
+
+class RedisStreamOptions(RedisOptions, StructuredOptions):
+    """Configuration keys of `type = "redis-stream"`."""
+
+    stream: Template = Template("{sink}")
+    """The stream's key."""
+    maxlen: int | None = Field(default=None, ge=1)
+    """About how many entries a stream keeps (`MAXLEN ~`), read or not. None: all of them."""
+
+
+class RedisStreamSink(RedisSink):
+    """Adds messages to streams."""
+
+    Options = RedisStreamOptions
+
+    def __init__(self, config: SinkConfig) -> None:
+        super().__init__(config)
+        self._envelope = structured(config)
+
+    def cluster_fence(self, place: Place, replicas: Replicas | None) -> Fence:
+        return SlotFence(place, self.config, replicas, self._stream_of)
+
+    def _stream_of(self, message: Message) -> str:
+        options: RedisStreamOptions = self.config.options
+        return options.stream.render(message, self.config.name)
+
+    def pusher(self, batch: Batch) -> Callable[[Message], Push]:
+        options: RedisStreamOptions = self.config.options
+        largest = self.fence.largest_argument
+        envelope = self._envelope
+        commands: dict[str, Command] = {}
+
+        def push(message: Message) -> Push:
+            stream = self._stream_of(message)
+            if envelope is not None:
+                message = envelope.wrap(message).as_message(message)
+            command = commands.get(stream)
+            if command is None:
+                command = commands[stream] = _xadd(stream, options.maxlen)
+            headers = [header_text(value).encode() for value in message.headers.values()]
+            for part in (message.data, *headers):
+                check_size(part, largest)
+            return command, *_entry(message, headers)
+
+        return push
+
+
+def _xadd(stream: str, maxlen: int | None) -> Command:
+    trim: list[Argument] = [] if maxlen is None else ["MAXLEN", "~", maxlen]
+    return Command(stream, "XADD", stream, *trim, "*")
+
+
+def _entry(message: Message, headers: list[bytes]) -> tuple[bytes, int]:
+    """The packed fields of an entry, names and values, and how many arguments they are."""
+    if len(headers) > AT_ONCE:
+        raise Unsendable(f"{len(headers)} headers; an entry takes at most {AT_ONCE}")
+    packed = [
+        *(_MESSAGE_ID, bulk(str(message.message_id))),
+        *(_KIND, bulk(message.kind)),
+        *(_CREATED_AT, bulk(rfc3339(message.created_us))),
+        *(_PAYLOAD, bulk(message.data)),
+    ]
+    if message.key is not None:
+        packed += [_KEY, bulk(message.key)]
+    for name, value in zip(message.headers, headers, strict=True):
+        packed += [bulk(f"header:{name}"), bulk(value)]
+    return b"".join(packed), len(packed)

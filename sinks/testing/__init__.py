@@ -1,0 +1,16 @@
+"""The contract suite for sinks, ours and yours: `contract.py`, and `fenced.py` for those whose receiver refuses a stale
+sender. Read `contract.py` first. It needs pytest, which this package does not bring."""
+
+from sinks.testing.contract import CLAIMED_US, CREATED_US, PAYLOADS, Received, SinkContract, batch, message
+from sinks.testing.fenced import FencedSinkContract
+
+__all__ = [
+    "CLAIMED_US",
+    "CREATED_US",
+    "PAYLOADS",
+    "FencedSinkContract",
+    "Received",
+    "SinkContract",
+    "batch",
+    "message",
+]

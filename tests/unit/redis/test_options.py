@@ -1,0 +1,97 @@
+"""Configuration of the sinks in Redis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from sinks.base import SinkConfig
+from sinks.redis.sidekiq import SidekiqOptions
+from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
+from sinks.redis.url import parse
+
+URL = "redis://localhost:6379/0"
+
+
+@pytest.mark.parametrize("url", [URL, "rediss://user:word@host:1/2", "unix:///run/redis.sock?db=1"])
+def test_urls(url: str) -> None:
+    assert RedisStreamOptions(url=url).url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "addresses", "service", "db"),
+    [
+        ("redis+sentinel://a:1,b/main/2", "sentinel", (("a", 1), ("b", 26379)), "main", 2),
+        ("rediss+sentinel://user:p%40ss@[::1]:1,b:2/my%2Fmain", "sentinel", (("::1", 1), ("b", 2)), "my/main", 0),
+        ("redis+cluster://a:1,b", "cluster", (("a", 1), ("b", 6379)), "", 0),
+        ("rediss+cluster://:p@a/?client_name=relay", "cluster", (("a", 6379),), "", 0),
+    ],
+)
+def test_urls_of_several_servers(
+    url: str, kind: str, addresses: tuple[tuple[str, int], ...], service: str, db: int
+) -> None:
+    place = parse(RedisStreamOptions(url=url).url)
+    assert (place.kind, place.addresses, place.service, place.options["db"]) == (kind, addresses, service, db)
+    assert ("connection_class" in place.options) == url.startswith("rediss")
+    assert place.options.get("password") == ("p@ss" if "p%40ss" in url else "p" if ":p@" in url else None)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis+sentinel://:hidden@a:1",
+        "redis+sentinel://:hidden@a:1/main/2/3",
+        "redis+sentinel://:hidden@a:1/main/two",
+        "redis+sentinel://:hidden@a:one/main",
+        "redis+sentinel://:hidden@a:1,,b/main",
+        "redis+cluster://:hidden@a:1/5",
+        "redis+cluster://:hidden@",
+        "redis+proxy://:hidden@a",
+        "http+cluster://:hidden@a",
+        "http://:hidden@host",
+    ],
+)
+def test_bad_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        RedisStreamOptions(url=url)
+    assert "a Redis URL" in caught.value.errors()[0]["msg"]
+    assert "hidden" not in caught.value.errors()[0]["msg"]
+    assert "hidden" not in repr(RedisStreamOptions(url="redis://:hidden@host"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"retry": -1}, {"retry": "often"}, {"namespace": ""}, {"schedule": "cron"}, {"queue": "{kid}"}, {"maxlen": 5}],
+)
+def test_wrong_sidekiq_option(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        SidekiqOptions.model_validate({"url": URL, **wrong})
+    assert caught.value.errors()[0]["loc"][0] in wrong
+
+
+@pytest.mark.parametrize("retry", [True, False, 0, 5])
+def test_retry_stays_what_it_is(retry: bool | int) -> None:
+    found = SidekiqOptions.model_validate({"url": URL, "retry": retry}).retry
+    assert found == retry
+    assert type(found) is type(retry)
+
+
+def test_sidekiq_on_a_cluster_is_refused() -> None:
+    with pytest.raises(ValidationError, match="Sidekiq does not work on a Redis Cluster"):
+        SidekiqOptions(url="redis+cluster://a:1")
+    assert SidekiqOptions(url="redis+sentinel://a:1/main").url == "redis+sentinel://a:1/main"
+
+
+def test_options_of_the_sentinels_are_checked_too() -> None:
+    options = RedisStreamOptions(url="rediss+sentinel://a:1/main")
+    known = {"ssl_ca_certs": "/ca.pem", "sentinel_kwargs": {"username": "watcher", "password": "x"}}
+    RedisStreamSink(SinkConfig("orders", options, client=known)).close()
+    with pytest.raises(ValueError, match="no_such_option"):
+        RedisStreamSink(SinkConfig("orders", options, client={"sentinel_kwargs": {"no_such_option": 1}}))
+
+
+def test_wrong_stream_option() -> None:
+    with pytest.raises(ValidationError):
+        RedisStreamOptions(url=URL, maxlen=0)
