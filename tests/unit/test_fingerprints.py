@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from sinks.base import Sink, SinkConfig
 from sinks.kafka.sink import KafkaSink
 from sinks.local.sink import LocalSink
