@@ -23,10 +23,11 @@ from relay.database.connection import Database
 from relay.process.circuit import Circuit
 from relay.process.engine import Engine
 from relay.process.leases import Leases
-from relay.process.metrics import Metrics
+from relay.process.parts import new_claims
 from relay.process.poll import Poll
-from relay.process.service import new_claims, spare_collector
+from relay.process.service import spare_collector
 from relay.process.stopping import Stopping
+from relay.telemetry.metrics import Metrics
 from tests.servers.postgres import migrate, new_cluster, new_database
 
 PAYLOAD_BYTES = 300

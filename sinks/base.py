@@ -205,6 +205,14 @@ class Sink(ABC):
         options."""
         return {}
 
+    def fingerprint(self) -> str:
+        """What this sink sends to, in one line without secrets: where the broker is and how destinations are named.
+
+        Two relays whose fingerprints of one sink differ would share its messages between two destinations. Options that
+        only change how something is sent are not in it.
+        """
+        return f"{type(self).__module__}.{type(self).__qualname__}"
+
     def new_token(self) -> UUID:
         """A fresh token for the next claim. A sink that fences may have its own say in it."""
         return uuid4()

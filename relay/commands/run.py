@@ -21,8 +21,8 @@ def run(options: Globals, sinks: tuple[str, ...], drain: bool, http: str | None,
     from relay.config.durations import parse_duration
     from relay.config.tree import nearest
     from relay.errors import UsageError
-    from relay.process.logs import configure
     from relay.process.service import Service
+    from relay.telemetry.logs import configure
 
     settings = options.settings()
     for sink in sinks:

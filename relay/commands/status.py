@@ -9,12 +9,11 @@ import click
 from relay.commands import Globals
 from relay.commands.common import counted, database_of, print_json
 from relay.commands.parameters import duration
+from relay.commands.sinks_table import TITLES, cells
 from relay.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from relay.admin.status import SinkStatus, Status
-
-TITLES = ("SINK", "DUE", "SCHEDULED", "CLAIMED", "DEAD", "OLDEST DUE", "PAUSED", "CIRCUIT")
 
 
 @click.command()
@@ -62,24 +61,6 @@ def status(
     problems = now.problems(max_age=max_age, max_dead=max_dead) if check else []
     if problems:
         raise CheckFailed("; ".join(problems))
-
-
-def cells(sink: SinkStatus) -> tuple[str, ...]:
-    """A sink's row of the table, under `TITLES`."""
-    numbers = (f"{number:,}" for number in (sink.due, sink.scheduled, sink.claimed, sink.dead))
-    name = sink.name if sink.known else f"{sink.name} (not configured)"
-    circuit = sink.circuit if sink.unwell is None else f"open: {sink.unwell}"
-    return (name, *numbers, age(sink.oldest_due_seconds), sink.paused or "-", circuit)
-
-
-def age(seconds: float | None) -> str:
-    """In the largest unit of which there are at least two: `1.5s`, `90s`, `3m`, `47h`."""
-    if seconds is None:
-        return "-"
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f}{unit}"
-    return f"{seconds:.1f}s"
 
 
 def _print(now: Status) -> None:

@@ -12,7 +12,7 @@ import click
 
 from relay.admin.status import Status, Traffic, read_status, read_traffic
 from relay.commands.common import counted
-from relay.commands.status import TITLES, cells
+from relay.commands.sinks_table import TITLES, cells
 from relay.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from relay.config.settings import SinkSettings
 from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.process.circuit import Circuit
 from relay.process.leases import Lease, Leases
-from relay.process.metrics import Metrics
 from relay.process.stopping import Stopping
+from relay.telemetry.metrics import Metrics
 from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
 
 log = structlog.get_logger("relay")

@@ -12,9 +12,9 @@ import structlog
 from relay.backoff import Backoff
 from relay.database.connection import Database, translated
 from relay.errors import RelayError
-from relay.process.metrics import Metrics
 from relay.process.stopping import Stopping
 from relay.statements import statement
+from relay.telemetry.metrics import Metrics
 
 log = structlog.get_logger("relay")
 

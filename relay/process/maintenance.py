@@ -16,9 +16,9 @@ from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import SinkSettings
 from relay.errors import DatabaseUnavailable, RelayError
 from relay.process.applied import check_sinks
-from relay.process.metrics import Metrics
 from relay.process.stopping import Stopping
 from relay.process.store import Store
+from relay.telemetry.metrics import Metrics
 
 log = structlog.get_logger("relay")
 

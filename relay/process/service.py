@@ -1,4 +1,4 @@
-"""The relay as a process: threads, signals, start and end.
+"""The relay as a process: threads, signals, start and end. What the threads run is made in `parts.py`.
 
 Threads: one `Poll` for each worker of each sink, each with its own connection and its own sender; a `Heartbeat`, a
 `Maintenance` and a `Listener`. The main thread only waits for signals.
@@ -10,11 +10,8 @@ signal, what is still being sent is given back, marked as unknown, and the proce
 from __future__ import annotations
 
 import gc
-import os
 import queue
-import secrets
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -24,27 +21,13 @@ import structlog
 
 from relay.backoff import Backoff
 from relay.claims.claim import LostClaim
-from relay.claims.edge import Edge
-from relay.claims.rows import RowClaims
-from relay.claims.scan import Scan
-from relay.claims.shards import ShardClaims
-from relay.config.settings import Settings, SinkSettings
-from relay.database.connection import Database
+from relay.config.settings import Settings
 from relay.database.schema import check_version
 from relay.errors import DatabaseUnavailable, RelayError, UsageError
-from relay.process.applied import Drain, check_sinks
-from relay.process.circuit import Circuit
-from relay.process.engine import Engine
-from relay.process.heartbeat import Heartbeat
-from relay.process.http import HttpServer
-from relay.process.leases import Leases
-from relay.process.listener import Listener
-from relay.process.maintenance import Maintenance
-from relay.process.metrics import Metrics
-from relay.process.poll import Poll
-from relay.process.stopping import Stopping
+from relay.process.applied import check_sinks
+from relay.process.parts import Parts
 from relay.process.store import Store
-from sinks.base import SinkConfig
+from relay.telemetry.http import HttpServer
 
 log = structlog.get_logger("relay")
 
@@ -86,27 +69,21 @@ class Service:
         http: str | None = None,
         grace: float = 9.0,
     ) -> None:
-        self._settings = settings
         self._sinks = [sink for name, sink in settings.sinks.items() if not only or name in only]
         if not self._sinks:
             raise UsageError("no sink to serve: add one to the configuration, under [sinks.NAME]")
         self._drain = drain
         self._grace = grace
-        self._stopping = Stopping()
+        self._parts = Parts(settings, self._sinks)
+        self._stopping = self._parts.stopping
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._leases = Leases()
-        self._metrics = Metrics()
-        self._circuits = {sink.name: Circuit() for sink in self._sinks}
-        self._starts = {sink.name: Edge(sink.name, sink.shards) if sink.ordered else Scan() for sink in self._sinks}
-        # The random part keeps a restarted container from being taken for its dead predecessor.
-        self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self._polls = [self._poll(sink, number) for sink in self._sinks for number in range(sink.workers)]
-        self._listener = self._make_listener()
+        self._polls = self._parts.polls()
+        self._listener = self._parts.listener(self._wake)
         self._waiting = False
         self._busy = False
         self._last_claims = (time.monotonic(), 0)
         self._threads: list[threading.Thread] = []
-        self._http = HttpServer(http, self._metrics.registry, self._healthy, self._ready) if http else None
+        self._http = HttpServer(http, self._parts.metrics.registry, self._healthy, self._ready) if http else None
 
     def run(self) -> None:
         """Serve until told to stop.
@@ -144,7 +121,7 @@ class Service:
             _StoppedEarly: a signal came first.
         """
         self._waiting = True
-        database = self._database("start")
+        database = self._parts.database("start")
         backoff = Backoff(0.2, 5.0)
         while True:
             try:
@@ -159,37 +136,26 @@ class Service:
         self._waiting = False
 
     def _start_threads(self) -> None:
-        log.info("relay started", worker=self.worker, sinks=[sink.name for sink in self._sinks])
+        log.info("relay started", worker=self._parts.worker, sinks=[sink.name for sink in self._sinks])
         for poll in self._polls:
             self._thread(f"sink {poll.engine.name}", poll.run)
-        shortest = min(sink.lease for sink in self._sinks)
-        heartbeat = Heartbeat(Store(self._database("heartbeat", shortest / 3)), self._leases, shortest, self._stopping)
-        self._thread("heartbeat", heartbeat.run)
-        maintenance = Maintenance(
-            Store(self._database("maintenance")),
-            self.worker,
-            sinks=self._sinks,
-            wake=self._wake,
-            is_idle=self._is_idle,
-            circuits=lambda: {n: c.reason for n, c in self._circuits.items() if c.reason is not None},
-            metrics=self._metrics,
-            stopping=self._stopping,
-        )
+        self._thread("heartbeat", self._parts.heartbeat().run)
+        maintenance = self._parts.maintenance(wake=self._wake, is_idle=self._is_idle)
         self._maintenance_thread = self._thread("maintenance", maintenance.run)
         if self._listener:
             self._thread("listener", self._listener.run)
 
     def _watch(self) -> None:
         """Wait for a signal, or for the queue to be empty."""
-        database = self._database("drain")
-        drain = Drain(Store(database), [sink.name for sink in self._sinks])
+        database = self._parts.database("drain")
+        drain = self._parts.drain(database)
         while not self._signalled(0.1):
             if self._drain and all(poll.idle for poll in self._polls) and drain.is_done():
                 break
         database.close()
 
     def _finish(self) -> None:
-        held = sum(len(lease.claim.messages) for lease in self._leases.held())
+        held = sum(len(lease.claim.messages) for lease in self._parts.leases.held())
         log.info("draining", messages=held)
         self._stopping.stop()
         self._wake()
@@ -201,16 +167,16 @@ class Service:
                 break
         self._stopping.stop_at_once()
         self._maintenance_thread.join(2.0)
-        log.info("relay stopped", delivered=self._metrics.delivered())
+        log.info("relay stopped", delivered=self._parts.metrics.delivered())
 
     def _give_back(self) -> None:
         """Release what is still being sent, so that another relay takes it now and not after the lease."""
         self._stopping.stop_at_once()
-        database = self._database("stop", 2.0)
-        for lease in self._leases.held():
+        database = self._parts.database("stop", 2.0)
+        for lease in self._parts.leases.held():
             claim = lease.claim
             lease.lose()
-            claims = new_claims(database, self._settings.sinks[claim.sink], self.worker)
+            claims = self._parts.claims_of(claim.sink, database)
             try:
                 claims.release(claim, unknown=True, reason="the relay was stopped during the send")
                 log.warning("claim given back", sink=claim.sink, count=len(claim.messages))
@@ -229,39 +195,6 @@ class Service:
             return False
         log.info("signal", name=signal.Signals(number).name)
         return True
-
-    def _poll(self, sink: SinkSettings, number: int) -> Poll:
-        config = SinkConfig(sink.name, sink.options, sink.send_timeout, sink.ordered, sink.client)
-        database = self._database(f"{sink.name}/{number}")
-        engine = Engine(
-            sink,
-            claims=new_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._starts[sink.name]),
-            sink=sink.sink_class(config),
-            circuit=self._circuits[sink.name],
-            leases=self._leases,
-            stopping=self._stopping,
-            metrics=self._metrics,
-        )
-        return Poll(engine, self._stopping)
-
-    def _make_listener(self) -> Listener | None:
-        database = self._settings.database
-        if not database.notify:
-            return None
-        connection = Database(
-            database.listen_url or database.url, timeout=database.timeout, name=f"outbox-relay listener {self.worker}"
-        )
-        probe = f"relay_probe_{secrets.token_hex(4)}"
-        return Listener(connection, self._wake, probe, self._metrics, self._stopping)
-
-    def _database(self, what: str, timeout: float | None = None) -> Database:
-        database = self._settings.database
-        return Database(
-            database.url,
-            timeout=min(timeout or database.timeout, database.timeout),
-            name=f"outbox-relay {what} {self.worker}",
-            pooled=database.listen_url is not None,
-        )
 
     def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
         thread = threading.Thread(target=run, name=name, daemon=True)
@@ -286,12 +219,3 @@ class Service:
 
     def _ready(self) -> bool:
         return bool(self._threads) and all(poll.engine.trouble is None for poll in self._polls)
-
-
-def new_claims(
-    database: Database, sink: SinkSettings, worker: str, start: Edge | Scan | None = None
-) -> RowClaims | ShardClaims:
-    """The way to claim that this sink needs. `start`: shared by its workers."""
-    if sink.ordered:
-        return ShardClaims(database, sink, worker, start if isinstance(start, Edge) else None)
-    return RowClaims(database, sink, worker, start if isinstance(start, Scan) else None)

@@ -77,6 +77,11 @@ class KafkaSink(Sink):
         """How many producers ended with a fatal error and were replaced."""
         return self._sender.fatal_producers
 
+    def fingerprint(self) -> str:
+        brokers = ",".join(sorted(str(self.options.get("bootstrap.servers", "")).replace(" ", "").split(",")))
+        claims = f" claims {self.config.options.claims_topic}" if self.config.options.exactly_once else ""
+        return f"kafka {brokers} topic {self.config.options.topic}{claims}"
+
     def new_token(self) -> UUID:
         """A token for the next claim: with `exactly_once` it names the transactional id that will send it."""
         return self._sender.new_token() if isinstance(self._sender, TransactionalSender) else uuid4()

@@ -85,6 +85,9 @@ class LocalSink(base.Sink):
         # What is claimed and not running would only wait, while another worker could run it.
         return {"batch_messages": options.concurrency}
 
+    def fingerprint(self) -> str:
+        return "local " + ",".join(f"{kind}={name}" for kind, name in sorted(self._options.handlers.items()))
+
     def open(self) -> None:
         if self._idle:
             return

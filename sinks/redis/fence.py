@@ -98,7 +98,7 @@ class RedisSink(Sink):
         options: RedisOptions = config.options
         count = options.wait_replicas
         replicas = Replicas(count, int(config.send_timeout * 500)) if count else None
-        place = parse(options.url)
+        self.place = place = parse(options.url)
         self.fence: Fence = (
             self.cluster_fence(place, replicas)
             if place.kind == "cluster"

@@ -26,6 +26,8 @@ def pool_at(place: Place, config: SinkConfig, address: Address | None = None) ->
     if address is not None:
         given |= {"host": address[0], "port": address[1]}
     options = {"protocol": 2, "socket_keepalive": True, **given, **_ours(config.send_timeout)}
+    if "path" in options:  # a Unix socket has no such option
+        del options["socket_keepalive"]
     return _checked(lambda: _pool(place, options, sentinel_options, config.send_timeout))
 
 

@@ -46,6 +46,10 @@ class SidekiqSink(RedisSink):
     cluster_refusal = "a node of a Redis Cluster, and Sidekiq does not work on one: it needs one server, or Sentinel"
     hand_over_s = 2**31 - 1
 
+    def fingerprint(self) -> str:
+        options: SidekiqOptions = self.config.options
+        return f"{self.place} sidekiq {options.namespace or ''} queue {options.queue}"
+
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         options: SidekiqOptions = self.config.options
         sink, largest, claimed_us = self.config.name, self.fence.largest_argument, batch.claimed_us

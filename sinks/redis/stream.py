@@ -49,6 +49,9 @@ class RedisStreamSink(RedisSink):
         super().__init__(config)
         self._envelope = structured(config)
 
+    def fingerprint(self) -> str:
+        return f"{self.place} stream {self.config.options.stream}"
+
     def cluster_fence(self, place: Place, replicas: Replicas | None) -> Fence:
         return SlotFence(place, self.config, replicas, self._stream_of)
 

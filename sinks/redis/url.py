@@ -38,6 +38,15 @@ class Place:
     service: str = ""
     """What the sentinels call the primary."""
 
+    def __str__(self) -> str:
+        """The URL without login and options; equal where the place is the same."""
+        database = self.options.get("db", 0)
+        if self.kind == "server":
+            at = self.options.get("path") or f"{self.options.get('host')}:{self.options.get('port', _SERVER_PORT)}"
+            return f"redis {at}/{database}"
+        hosts = ",".join(sorted(f"{host}:{port}" for host, port in self.addresses))
+        return f"redis {self.kind} {hosts}/{self.service}/{database}"
+
 
 def parse(url: str) -> Place:
     """The parts of a URL.

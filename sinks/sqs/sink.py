@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 
@@ -72,6 +73,10 @@ class SqsSink(Sink):
         )
         self._client: SqsClient | None = None
         self._sender: CrtSender | None = None
+
+    def fingerprint(self) -> str:
+        endpoint = urlsplit(str(self.config.client.get("endpoint_url", ""))).netloc.rpartition("@")[2]
+        return f"sqs {endpoint or self.config.options.region or ''} queue {self.config.options.queue}"
 
     def open(self) -> None:
         self._open()

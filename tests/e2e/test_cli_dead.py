@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.command import Command, configured
+from tests.command import Command
 from tests.servers.base import wait_until
 
 MANY = 100_000
@@ -21,17 +18,6 @@ MANY = 100_000
 CARRIED = (
     "sink, kind, key, payload::text, body, headers, message_id, max_attempts, dedupe_key, prior_tokens, created_at"
 )
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    return configured(relay_database_url, tmp_path)
-
-
-@pytest.fixture
-def conn(relay_database_url: str) -> Iterator[Connection]:
-    with psycopg.connect(relay_database_url, autocommit=True) as connection:
-        yield connection
 
 
 def bury(conn: Connection, count: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +12,7 @@ from tests.harness.ordered import OrderedSink
 
 MakeSink = Callable[..., OrderedSink]
 
-SINKS = '[sinks.main]\ntype = "memory"\norder = "key"\nshards = 4\nafter_dead = "block"\n'
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    command = Command(relay_database_url, tmp_path)
-    command.configure(SINKS)
-    return command
+CONFIGURATION = '[sinks.main]\ntype = "memory"\norder = "key"\nshards = 4\nafter_dead = "block"\n'
 
 
 @pytest.fixture

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import psycopg
 import pytest
 
-from tests.command import SINKS, Command, configured
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    return configured(relay_database_url, tmp_path)
+from tests.command import SINKS, Command
 
 
 def test_paused_with_a_reason_and_resumed(relay: Command) -> None:

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -15,14 +14,7 @@ from tests.harness.ordered import OrderedSink
 from tests.harness.outbox import Outbox
 from tests.servers.base import wait_until
 
-SINKS = '[sinks.main]\ntype = "memory"\norder = "key"\nshards = 4\n\n[[routes]]\nkind = "*"\nsink = "main"\n'
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    command = Command(relay_database_url, tmp_path)
-    command.configure(SINKS)
-    return command
+CONFIGURATION = '[sinks.main]\ntype = "memory"\norder = "key"\nshards = 4\n\n[[routes]]\nkind = "*"\nsink = "main"\n'
 
 
 def test_it_says_what_it_did_and_what_to_do(relay: Command, ordered: Callable[..., OrderedSink]) -> None:

@@ -6,14 +6,11 @@ import json
 import re
 import select
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
-import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.command import Command, configured
+from tests.command import Command
 
 QUIET = {
     "due": 0,
@@ -26,17 +23,6 @@ QUIET = {
 }
 
 SEEN = "insert into relay.relays (worker, seen_at, circuits) values (%s, clock_timestamp() - %s::interval, %s)"
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    return configured(relay_database_url, tmp_path)
-
-
-@pytest.fixture
-def conn(relay_database_url: str) -> Iterator[Connection]:
-    with psycopg.connect(relay_database_url, autocommit=True) as connection:
-        yield connection
 
 
 def test_nothing_waits(relay: Command) -> None:

@@ -9,12 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import psycopg
-import pytest
 
-from tests.command import Command, configured
+from tests.command import Command
 from tests.servers.base import wait_until
 
 SHOW_CURSOR = "\x1b[?25h"
@@ -69,11 +67,6 @@ def on_a_terminal(relay: Command, *args: str) -> Iterator[Terminal]:
         process.kill()
         process.wait()
         os.close(screen)
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    return configured(relay_database_url, tmp_path)
 
 
 def test_watching_draws_a_table_until_interrupted(relay: Command) -> None:

@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-import psycopg
 import pytest
 from psycopg import Connection
 from psycopg.conninfo import make_conninfo
 
-from tests.command import Command, configured
-
-
-@pytest.fixture
-def relay(relay_database_url: str, tmp_path: Path) -> Command:
-    return configured(relay_database_url, tmp_path)
-
-
-@pytest.fixture
-def conn(relay_database_url: str) -> Iterator[Connection]:
-    with psycopg.connect(relay_database_url, autocommit=True) as connection:
-        yield connection
+from tests.command import Command
 
 
 def written(conn: Connection, columns: str) -> list[Any]:

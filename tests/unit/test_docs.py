@@ -15,7 +15,7 @@ from prometheus_client import Counter
 from relay.cli import COMMANDS
 from relay.config.registry import GROUP, load_sink
 from relay.config.settings import DatabaseSettings, LogSettings, Route, SinkKeys
-from relay.process.metrics import Metrics
+from relay.telemetry.metrics import Metrics
 from tests.unit.commands.test_cli import call
 from tests.unit.configured import write
 
@@ -23,6 +23,8 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/*.md"))
 TYPES = ("redis-stream", "sidekiq", "kafka", "sqs", "local", "memory")
 LONGEST_LINE = 140
+MOST_FILES = 16
+MOST_LINES = 270
 
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -167,6 +169,15 @@ def test_contributing_names_every_folder(folder: Path) -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named_there = {path.parent if path.is_file() else path for path in named(text)}
     assert {folder, folder.parent} & named_there, f"add {called(folder)}/ to the rooms in CONTRIBUTING.md"
+
+
+@pytest.mark.parametrize("folder", folders(), ids=called)
+def test_folder_is_small(folder: Path) -> None:
+    """What does not fit on a screen is not seen: at most sixteen files, none longer than 250 lines."""
+    files = [path for path in folder.iterdir() if path.is_file() and path.name != "py.typed"]
+    assert len(files) <= MOST_FILES
+    lines = {called(path): len(path.read_text().splitlines()) for path in files if path.suffix in (".py", ".lua")}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 
 @pytest.mark.parametrize("folder", [one for one in folders() if list(one.glob("*.py"))], ids=called)

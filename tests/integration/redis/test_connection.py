@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from pathlib import Path
 
 import pytest
 import redis
@@ -125,3 +126,11 @@ def test_hidden_eviction_policy_is_unknown(
     assert [record.levelno for record in caplog.records] == [logging.INFO]
     assert "policy=unknown" in caplog.text
     redis_client.acl_deluser("managed")
+
+
+def test_unix_socket(tmp_path: Path) -> None:
+    path = tmp_path / "redis.sock"
+    with run_redis("redis:6.2", "--unixsocket", str(path)) as server, server.client() as client:
+        with streams(f"unix://{path}") as sink:
+            assert list(sink.send(batch([message(1)]))) == [DELIVERED]
+        assert len(payloads(client)) == 1

@@ -11,7 +11,7 @@ from relay.admin.status import SinkStatus, Status
 from relay.commands import progress
 from relay.commands.common import counted
 from relay.commands.parameters import duration, moment
-from relay.commands.status import age
+from relay.commands.sinks_table import age
 
 
 def test_a_moment_is_a_duration_or_a_time_with_its_zone() -> None:
