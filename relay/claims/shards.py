@@ -152,7 +152,7 @@ class ShardClaims:
         if any(row[12] for row in rows):
             claim.unsent.update((row[1], EXHAUSTED) for row in rows if is_exhausted(row, self._settings.max_attempts))
         plain = size is not None or not (claim.unsent or any(row[15] is not None for row in rows))
-        taken = range(len(rows)) if plain else self._taken(claim, rows, messages, shard_of)
+        taken = list(range(len(rows)) if plain else self._taken(claim, rows, messages, shard_of))
         claim.messages.extend([messages[at] for at in taken])
         claim.places.extend([rows[at][0] for at in taken])
         claim.max_attempts.extend([rows[at][11] for at in taken])

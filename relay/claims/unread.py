@@ -6,12 +6,15 @@ that can never be read runs out of attempts.
 
 from __future__ import annotations
 
-from typing import Any, LiteralString
+from typing import Any, Final, LiteralString
 
 from relay.claims.claim import Claim, message_of
 from relay.database.connection import EPOCH_2000_US, Database
-from relay.errors import DatabaseUnavailable, RelayError
+from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.statements import statement
+
+LONGEST_KEY: Final = 16 * 2**20
+"""Bytes."""
 
 
 def read(database: Database, claim: Claim, largest: int) -> None:
@@ -27,7 +30,7 @@ def read(database: Database, claim: Claim, largest: int) -> None:
     message = claim.messages[0]
     where = {"sink": claim.sink, "shard": claim.shards[0], "id": message.id}
     try:
-        kind, key = _one(database, statement("claims/read_head"), where)
+        kind, key = _head(database, claim, where)
         claim.messages[0] = message = message._replace(kind=kind, key=key)
         if message.id in claim.unsent:
             return
@@ -50,6 +53,19 @@ def read(database: Database, claim: Claim, largest: int) -> None:
     row = [None, message.id, kind, key, payload, body, headers, message.message_id, message.attempts]
     row += [message.created_us - EPOCH_2000_US, message.prior_tokens]
     claim.messages[0] = message_of(row, claim.unsent)
+
+
+def _head(database: Database, claim: Claim, where: dict[str, Any]) -> tuple[str, str | None]:
+    """The kind and the key. Whatever becomes of the message, its key has to be known: others may wait for it."""
+    try:
+        kind, size, key = _one(database, statement("claims/read_head"), {**where, "longest": LONGEST_KEY})
+    except DatabaseTooSlow as error:
+        # So little never takes long: it is the database's fault.
+        raise DatabaseUnavailable(str(error)) from error
+    if size > LONGEST_KEY:
+        # Nobody overtakes it: all messages of this key end here.
+        claim.unsent[claim.messages[0].id] = f"its key is too long: {size} bytes, and at most {LONGEST_KEY} are read"
+    return kind, key
 
 
 class _Gone(Exception):

@@ -1,5 +1,5 @@
 -- A page of stuck keys, and how many messages of each wait. Those that wait for a person, or all.
-select k.sink, k.key, k.key_hash, k.upto, k.retry_at, k.reason, k.since,
+select k.sink, convert_to(k.key, getdatabaseencoding()), k.key_hash, k.upto, k.retry_at, k.reason, k.since,
        (select count(*) from relay.outbox o
          where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.run_at = 'infinity')
   from relay.stuck_keys k

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from relay.admin.apply import apply
+from relay.claims.answers import to_send, with_unsent
 from relay.claims.claim import Claim
 from relay.claims.edge import Edge
 from relay.claims.shards import ShardClaims
@@ -71,17 +72,19 @@ class OrderedSink:
         return [row[0] for row in rows if row]
 
     def send(self, worker: ShardClaims, claim: Claim, decide: Decide = deliver) -> list[Outcome]:
-        """Hand a claim to the broker, as a sink that keeps its contract does."""
+        """Hand a claim to the broker, as the engine and a sink that keeps its contract do."""
+        if claim.unread is not None:
+            worker.read(claim, self.settings.message_bytes)
         outcomes: list[Outcome] = []
         stuck: set[str | None] = set()
-        for message in claim.messages:
+        for message in to_send(claim, fenced=False):
             outcome = BEHIND if message.key in stuck else decide(message)
             if outcome is DELIVERED:
                 self.log.append(message)
             elif message.key is not None:
                 stuck.add(message.key)
             outcomes.append(outcome)
-        return outcomes
+        return list(with_unsent(claim, outcomes, fenced=False))
 
     def round(self, worker: ShardClaims, decide: Decide = deliver, limit: int = 1000) -> list[int] | None:
         """Claim, send and settle once; the ids that were sent, None where there was nothing."""
@@ -89,7 +92,7 @@ class OrderedSink:
         if claim is None:
             return None
         worker.settle(claim, worker.judge(claim, self.send(worker, claim, decide)))
-        return claim.ids
+        return [message.id for message in to_send(claim, fenced=False)]
 
     def drain(self, *workers: ShardClaims, decide: Decide = deliver) -> None:
         """Rounds and upkeep, time passing quickly, until nothing is left to do."""

@@ -18,7 +18,7 @@ from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import Settings, load
 from relay.database.connection import Database
 from relay.process.store import Store
-from sinks.base import DELIVERED, Hold, Outcome, Reject, Retry
+from sinks.base import ARRIVED, DELIVERED, Hold, Outcome, Reject, Retry
 from tests.harness.plans import ExplainedDatabase, Plan
 from tests.servers.postgres import every_postgres
 
@@ -63,7 +63,7 @@ select 'rows', 0, 'made', '{}', null::timestamptz from generate_series(1, 300) n
 """
 
 SUSPECT = """
-update relay.outbox set prior_tokens = array[gen_random_uuid(), gen_random_uuid()]
+update relay.outbox set deaths = 2
  where id in (select min(id) from relay.outbox where sink = 'keys' and run_at is null group by shard)
 """
 
@@ -80,7 +80,8 @@ HOT = {
         "writers",
     ),
     *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "lock_waiting", "let_go"),
-    *("lock_expired_claim", "reap_rows", "reap_dead", "end_claim", "lock_claim", "extend_claims"),
+    *("lock_expired_claim", "reap_rows", "end_claim", "lock_claim", "extend_claims"),
+    *("read_head", "read_size", "read_message", "note_arrived"),
     *("promote", "next_due", "is_drained", "say_alive", "status", "known_sinks", "count_relays", "say_goodbye"),
 }
 COUNTS_ALL = {"status"}
@@ -161,7 +162,7 @@ def walk(database: Database, settings: Settings) -> None:
     store = Store(database)
     rows = RowClaims(database, settings.sinks["rows"], "a worker")
     shards = ShardClaims(database, settings.sinks["keys"], "a worker")
-    outcomes: list[Outcome] = [Retry("busy"), Reject("too large"), Hold("missing", "a topic")]
+    outcomes: list[Outcome] = [Retry("busy"), Reject("too large"), Hold("missing", "a topic"), ARRIVED]
     for claims in (rows, shards):
         for moved in (False, True):
             claim = taken(claims)
@@ -191,6 +192,8 @@ def walk(database: Database, settings: Settings) -> None:
 def taken(claims: RowClaims | ShardClaims) -> Claim:
     claim = claims.claim(BATCH)
     assert claim
+    if claim.unread is not None:
+        claims.read(claim, 2**20)
     return claim
 
 

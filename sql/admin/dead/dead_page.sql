@@ -1,5 +1,7 @@
--- A page of dead messages, without their payloads, from an id on.
-select d.id, d.sink, d.kind, d.key, d.message_id, d.attempts, d.error, d.created_at, d.died_at
+-- A page of dead messages, without their payloads, from an id on. What a writer supplied comes as bytes: in some databases
+-- they are no text that could be sent as such.
+select d.id, d.sink, convert_to(d.kind, getdatabaseencoding()), convert_to(d.key, getdatabaseencoding()), d.message_id,
+       d.attempts, d.error, d.created_at, d.died_at
   from relay.dead d
  where d.id > %(after)s
    and (%(ids)s::bigint[] is null or d.id = any(%(ids)s))
