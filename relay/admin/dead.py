@@ -6,13 +6,16 @@ own: stopped half way, it goes on where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from relay.database.connection import Database, us_since_1970
+from relay.admin.values import text_of, time_of
+from relay.claims.unreadable import Unreadable, headers_of
+from relay.database.connection import Database
+from relay.errors import DatabaseUnavailable, RelayError
 from relay.statements import statement
 
 BATCH_MESSAGES = 1000
@@ -53,12 +56,15 @@ class Details(NamedTuple):
 
     max_attempts: int | None
     dedupe_key: str | None
-    headers: dict[str, Any] | None
+    deaths: int
+    """Claims of it that ended with their relay."""
     prior_tokens: list[UUID]
     past_errors: list[str]
-    """Why it was dead before, oldest first."""
-    payload: bytes | None
-    body: bytes | None
+    """Errors of earlier attempts, and why it was dead before, oldest first."""
+    headers: Mapping[str, Any] | str | None
+    """A text: they cannot be read, and this is why."""
+    payload: str | None = None
+    body: bytes | None = None
 
 
 class Requeued(NamedTuple):
@@ -66,8 +72,26 @@ class Requeued(NamedTuple):
 
     found: int
     """Still dead when their turn came."""
-    requeued: int
-    """The others stay dead: a live message has their dedupe_key."""
+    ids: list[int]
+    """Those that live again. The others stay dead: a live message has their dedupe_key."""
+
+
+class Discarded(NamedTuple):
+    """What became of a batch."""
+
+    ids: list[int]
+    """Those that were still there."""
+    blocked: list[tuple[str, str]]
+    """Sink and key of the keys that these messages blocked, and that still wait for a person."""
+
+
+class Became(NamedTuple):
+    """What became of requeued messages that have left the queue."""
+
+    delivered: int
+    arrived_before: int
+    """An earlier claim had delivered them, so they were not sent again."""
+    dead: int
 
 
 def ago_or_at(database: Database, time: timedelta | datetime | None) -> str | None:
@@ -86,7 +110,8 @@ def pages(database: Database, filters: Filters, *, after: int = 0) -> Iterator[l
     """All of them of an id above `after`, in id order, a page at a time."""
     while True:
         parameters = {**asdict(filters), "after": after, "messages": BATCH_MESSAGES}
-        page = [_message(row) for row in database.query(statement("admin/dead/dead_page"), parameters)]
+        rows = database.query(statement("admin/dead/dead_page"), parameters)
+        page = [_message(row, database.encoding) for row in rows]
         if not page:
             return
         yield page
@@ -95,24 +120,63 @@ def pages(database: Database, filters: Filters, *, after: int = 0) -> Iterator[l
 
 def find(database: Database, message: int, *, payload: bool) -> tuple[DeadMessage, Details] | None:
     """One of them, with what it carries where `payload` says so."""
-    rows = database.query(statement("admin/dead/dead_message"), {"id": message, "payload": payload})
-    size = len(DeadMessage._fields)
-    return (_message(rows[0][:size]), Details(*rows[0][size:])) if rows else None
+    where = {"id": message}
+    rows = database.query(statement("admin/dead/dead_message"), where)
+    if not rows:
+        return None
+    size, encoding = len(DeadMessage._fields), database.encoding
+    max_attempts, dedupe_key, deaths, tokens, past = rows[0][size:]
+    headers = _headers(database, where)
+    details = Details(max_attempts, text_of(dedupe_key, encoding), deaths, tokens, past, headers)
+    if payload:
+        text, body = database.query(statement("admin/dead/dead_payload"), where)[0]
+        details = details._replace(payload=text_of(text, encoding), body=body)
+    return _message(rows[0][:size], encoding), details
 
 
-def requeue(database: Database, ids: list[int]) -> Requeued:
-    """Make them live again, in one transaction: the same id, message_id, sink and key; attempts start at 0."""
-    return Requeued(*database.query(statement("admin/dead/requeue"), {"ids": ids})[0])
+def _headers(database: Database, where: dict[str, Any]) -> Mapping[str, Any] | str | None:
+    try:
+        text = database.query(statement("admin/dead/dead_headers"), where)[0][0]
+        return None if text is None else headers_of(text.decode(database.encoding, errors="replace").encode())
+    except DatabaseUnavailable:
+        raise
+    except (RelayError, Unreadable) as error:
+        return f"cannot be read: {error}"
 
 
-def discard(database: Database, ids: list[int]) -> int:
-    """Delete them for good; return how many were still there."""
-    return database.run(statement("admin/dead/discard"), {"ids": ids})
+def requeue(database: Database, ids: list[int], *, again: bool = False) -> Requeued:
+    """Make them live again, in one transaction: the same id, sink and key; attempts start at 0.
+
+    Args:
+        again: as a new generation, with a new message_id: what a broker knows of the old one counts no more.
+    """
+    return Requeued(*database.query(statement("admin/dead/requeue"), {"ids": ids, "again": again})[0])
 
 
-def _message(row: tuple[Any, ...]) -> DeadMessage:
-    return DeadMessage._make([*row[:-2], *map(_utc, row[-2:])])
+def discard(database: Database, ids: list[int]) -> Discarded:
+    """Delete them for good."""
+    rows = database.query(statement("admin/dead/discard"), {"ids": ids})
+    encoding = database.encoding
+    blocked = [(sink, text_of(key, encoding) or "") for _, sink, key in rows if sink is not None]
+    return Discarded(rows[0][0] or [], blocked)
 
 
-def _utc(binary: int) -> datetime:
-    return datetime.fromtimestamp(us_since_1970(binary) / 1_000_000, UTC)
+def left(database: Database, ids: list[int], sinks: list[str]) -> list[int]:
+    """Those of these requeued messages that have not left the queue yet.
+
+    Args:
+        sinks: where they go.
+    """
+    return [row[0] for row in database.query(statement("admin/dead/dead_left"), {"ids": ids, "sinks": sinks})]
+
+
+def became(database: Database, ids: list[int]) -> Became:
+    """What became of these messages, which have left the queue."""
+    dead, before = database.query(statement("admin/dead/dead_became"), {"ids": ids})[0]
+    return Became(len(ids) - dead - before, before, dead)
+
+
+def _message(row: tuple[Any, ...], encoding: str) -> DeadMessage:
+    id, sink, kind, key, message_id, attempts, error, created_at, died_at = row
+    kind, key = text_of(kind, encoding) or "", text_of(key, encoding)
+    return DeadMessage(id, sink, kind, key, message_id, attempts, error, time_of(created_at), time_of(died_at))

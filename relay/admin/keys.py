@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import NamedTuple
 
-from relay.database.connection import Database, us_since_1970
+from relay.admin.values import text_of, time_of
+from relay.database.connection import Database
 from relay.statements import statement
 
 PAGE_KEYS = 500
@@ -38,8 +39,8 @@ def stuck_keys(database: Database, *, sink: str | None, everything: bool) -> Ite
         params = {"after_sink": after[0], "after_hash": after[1], "sink": sink, "everything": everything}
         page = database.query(statement("admin/stuck_keys"), {**params, "keys": PAGE_KEYS})
         for name, key, _, upto, retry_at, reason, since, waiting in page:
-            retry = None if retry_at is None else _utc(retry_at)
-            yield WaitingKey(name, key, upto, retry, reason, _utc(since), waiting)
+            retry = None if retry_at is None else time_of(retry_at)
+            yield WaitingKey(name, text_of(key, database.encoding) or "", upto, retry, reason, time_of(since), waiting)
         if len(page) < PAGE_KEYS:
             return
         after = (page[-1][0], page[-1][2])
@@ -54,7 +55,3 @@ def release(database: Database, *, sink: str | None, keys: Sequence[str] | None)
     """
     params = {"sink": sink, "keys": None if keys is None else list(keys)}
     return [row[0] for row in database.query(statement("admin/release_keys"), params)]
-
-
-def _utc(binary: int) -> datetime:
-    return datetime.fromtimestamp(us_since_1970(binary) / 1_000_000, UTC)

@@ -22,6 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
+from relay.database.encodings import codec_of, write_what_fits
 from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.statements import statement
 
@@ -138,6 +139,11 @@ class Database:
     def connected(self) -> bool:
         return self._conn is not None
 
+    @property
+    def encoding(self) -> str:
+        """The codec of texts as the database keeps them; UTF-8 where it does not care."""
+        return codec_of(self.connection())
+
     def connection(self) -> psycopg.Connection[Any]:
         """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN."""
         if self._conn is None or self._conn.closed:
@@ -159,6 +165,7 @@ class Database:
         self.connections += 1
         self.pooled = self.pooled or not self._begin_session(conn)
         conn.prepare_threshold = None if self.pooled else 5 if self._brief else 0
+        write_what_fits(conn)
         # What a writer supplied stays bytes and times stay integers: nothing is parsed that is only passed on, and what
         # cannot be read is found out message by message.
         conn.adapters.register_loader("json", ByteaBinaryLoader)

@@ -67,7 +67,7 @@ HEADERS: Final = {
     "digits": """'{"n": 1e5000}'""",
     "as many digits as there are": """'{"n": 1e131071}'""",
     "fraction of many digits": "('{\"n\": 0.' || repeat('0', 16000) || '1}')::jsonb",
-    "many long numbers": "jsonb_build_object('n', (select jsonb_agg(to_jsonb(1e5000::numeric)) from generate_series(1, 99)))",
+    "many long numbers": "(select jsonb_object_agg('n' || n, 1e5000::numeric) from generate_series(1, 99) n)",
     "large float": """'{"n": 1.5e308, "m": 1.5e-320, "o": -0.0, "p": 18446744073709551616}'""",
     "deep": DEEP % (3000, 3000, "jsonb"),
     "a little too deep": DEEP % (150, 150, "jsonb"),
@@ -75,7 +75,7 @@ HEADERS: Final = {
     "wide": "(select jsonb_object_agg('h' || n, n) from generate_series(1, 2000) n)",
     "separators in names": r"""'{"a:b": 1, "a\nb": "c\r\nd", "a b": null, "=": "=", "a.b": true}'""",
     "unicode names": r"""'{"é": "ü", "\u2028": "\ufeff", "\uffff": "\uffff"}'""",
-    "own names": """'{"message_id": "x", "kind": "x", "key": "x", "created_at": "x", "payload": "x", "content-encoding": "x"}'""",
+    "own names": """'{"message_id": "x", "kind": "x", "key": "x", "created_at": "x", "payload": "x"}'""",
     "nested": """'{"a": {"b": [1, {"c": null}]}}'""",
     "large": "jsonb_build_object('h', repeat('x', 300000))",
     "job attributes that are none": """'{"sidekiq": 1}'""",
@@ -120,7 +120,7 @@ OTHERS: Final = {
     "created at infinity": {"created_at": "'infinity'"},
     "created at -infinity": {"created_at": "'-infinity'"},
     "created at the last day": {"created_at": "'294276-12-31'"},
-    "created in the year 1": {"created_at": "'0001-01-01'"},
+    "created in the year 2": {"created_at": "'0002-01-01'"},
 }
 
 WAITING: Final = (

@@ -7,6 +7,7 @@ exception of its own; so all rows go to all sinks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -76,10 +77,9 @@ def stream(redis_url: str, redis_client: redis.Redis) -> tuple[dict[str, Any], A
 @pytest.fixture
 def sidekiq(redis_url: str, redis_client: redis.Redis) -> tuple[dict[str, Any], Arrived]:
     def arrived() -> set[str]:
-        import json
-
+        # Not parsed: some are nested deeper than Python's parser goes.
         jobs: Any = redis_client.lrange("queue:default", 0, -1)
-        return {json.loads(job)["jid"] for job in jobs}
+        return {jid.decode() for job in jobs for jid in re.findall(rb'"jid":"([0-9a-f]{24})"', job)}
 
     return {"type": "sidekiq", "url": redis_url}, arrived
 
@@ -150,7 +150,7 @@ def test_each_message_is_delivered_dead_or_refused(
         dead = served.dead()
     assert not dead.keys() & neighbours.keys()
     assert all(reason.strip() for reason in dead.values())
-    wanted = {each.replace("-", "")[:24] for each in neighbours.values()} if sink == "sidekiq" else set(neighbours.values())
+    wanted = set(neighbours.values())
+    if sink == "sidekiq":
+        wanted = {each.replace("-", "")[:24] for each in wanted}
     assert wanted <= arrived()
-    for id, reason in sorted(dead.items()):
-        print(f"{taken[id].name}: {reason[:150]}")
