@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sinks.local.sink import Hold, Message, Reject, Retry
+from sinks.local import Hold, Message, Reject, Retry
 
 FOLDER = "TEST_JOBS_FOLDER"
 

@@ -10,7 +10,7 @@
 | a handler cannot be imported | the sink is unavailable |
 
 Nothing is fenced: after a crash a function may be called again for a message that it has handled, under the same
-`message_id`. Applications import `Message`, `Retry`, `Reject` and `Hold` from here.
+`message_id`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ from typing import Any, Final
 from sinks import base
 from sinks.local.handlers import Handler, Kinds, NotImportable, load
 from sinks.local.lanes import Lanes
-from sinks.local.message import Hold, Message, Reject, Retry
 from sinks.local.options import LocalOptions
 from sinks.local.process import InProcess
 from sinks.local.thread import InThread
 from sinks.local.workers import Worker
 
-__all__ = ["Hold", "LocalOptions", "LocalSink", "Message", "Reject", "Retry"]
+__all__ = ["LocalSink"]
 
 log = logging.getLogger("sinks.local")
 

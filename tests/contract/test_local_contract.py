@@ -10,7 +10,8 @@ from typing import Literal
 import pytest
 
 from sinks.base import Message, Sink, SinkConfig
-from sinks.local.sink import LocalOptions, LocalSink
+from sinks.local.options import LocalOptions
+from sinks.local.sink import LocalSink
 from sinks.testing import Received, SinkContract
 from tests import local_handlers
 

@@ -15,9 +15,11 @@ from relay.config.settings import load as load_settings
 from relay.errors import ConfigError
 from sinks import base
 from sinks.base import SinkConfig, SinkUnavailable
+from sinks.local import Message, Reject, Retry
 from sinks.local.handlers import Kinds, NotImportable, call, load
 from sinks.local.lanes import NOT_SENT, Lanes
-from sinks.local.sink import LocalOptions, LocalSink, Message, Reject, Retry
+from sinks.local.options import LocalOptions
+from sinks.local.sink import LocalSink
 from sinks.testing import batch, message
 
 
