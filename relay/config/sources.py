@@ -13,6 +13,8 @@ from relay.config.interpolation import BadReference, interpolate, look_up, show
 from relay.config.masking import mask_value
 from relay.config.tree import MISSING, KeyPath, find, spell
 from relay.errors import ConfigError
+from relay.config.interpolation import BadReference, interpolate, look_up, show
+from relay.config.masking import mask_value, mask_wrong
 
 DEFAULT_FILE: Final = Path("relay.toml")
 
@@ -30,7 +32,7 @@ class Sources:
         self._origins = origins
         self._failed: set[KeyPath] = set()
         self.tree: dict[str, Any] = interpolate(tree, self._look_up)
-        self._shown = interpolate(tree, lambda reference, _: show(reference, env))
+        self._shown = interpolate(tree, lambda reference, _: show(reference, env), escape=False)
 
     def variable(self, path: KeyPath) -> str | None:
         """The environment variable that a path's value came from."""
@@ -57,7 +59,9 @@ class Sources:
         self.problems.append(" ".join(line.splitlines()))
 
     def _got(self, path: KeyPath) -> str:
-        value = self.shown(path)
+        value = find(self._shown, path)
+        if value is not MISSING:
+            value = mask_wrong(setting_names(path), value)
         text = "nothing" if value is MISSING else json.dumps(value, ensure_ascii=False, default=str)
         return text if len(text) <= 100 else f"{text[:100]}…"
 
