@@ -1,7 +1,7 @@
 """What `relay status --check` looks for in the database, beside what the table of `relay status` shows.
 
-Each is one statement without parameters, `sql/admin/findings/NAME.sql`. It answers one column, a line for each thing found
-that says what is wrong, since when where that is known, and what to do.
+Each is one statement without parameters, `sql/admin/findings/NAME.sql`. It answers one column, a line for each thing
+found that says what is wrong, since when where that is known, and what to do.
 """
 
 from __future__ import annotations

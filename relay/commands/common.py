@@ -56,7 +56,7 @@ def unknown_sink(database: Database, sink: str) -> UsageError:
     from relay.errors import UsageError
     from relay.statements import statement
 
-    names = [name for name, *_ in database.query(statement("configured_sinks"))]
+    names = [name for name, *_ in database.query(statement("admin/apply/configured_sinks"))]
     return UsageError(f'expected a sink that "relay apply" has written ({nearest(sink, names)}), got "{sink}"')
 
 
@@ -68,7 +68,7 @@ def check_sink(database: Database, sink: str) -> None:
     """
     from relay.statements import statement
 
-    if all(name != sink for name, *_ in database.query(statement("configured_sinks"))):
+    if all(name != sink for name, *_ in database.query(statement("admin/apply/configured_sinks"))):
         raise unknown_sink(database, sink)
 
 
