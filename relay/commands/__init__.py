@@ -1,4 +1,6 @@
-"""The sub-commands, one module each; `relay.cli` imports a module when its command is called."""
+"""The sub-commands: options and output, one module each; `relay.cli` imports a module when its command is called. What
+they share is in `common.py`, the place to read first.
+"""
 
 from __future__ import annotations
 
