@@ -18,6 +18,8 @@ from tests import local_handlers
 
 class TestLocalThreads(SinkContract):
     executor: Literal["thread", "process"] = "thread"
+    one_step = 1
+    works_long = True
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
