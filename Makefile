@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell uv --version >/dev/null 2>&1 && echo uv)
 KILLS ?= 200
+SEEDS ?= 20
+SECONDS ?= 60
 # Most tests wait for servers most of the time. Each process has servers of its own.
 AT_ONCE ?= --numprocesses 2 --dist loadfile
 
@@ -14,7 +16,7 @@ ifneq ($(CERTIFICATES),)
 export SSL_CERT_FILE ?= $(CERTIFICATES)
 endif
 
-.PHONY: help venv demo test test-fast check format crash bench clean
+.PHONY: help venv demo test test-fast check format crash model bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +26,7 @@ help:
 	@echo 'make check             format, lint, types, layers'
 	@echo 'make format            put files into the form that check wants'
 	@echo 'make crash KILLS=200   relays killed at random points: counts lost, duplicates, out of order'
+	@echo 'make model SEEDS=20 SECONDS=60   random worlds, faults and commands: every promise is checked'
 	@echo 'make bench             every benchmark; results in benchmarks/results'
 
 venv: $(VENV)/installed
@@ -71,6 +74,9 @@ format: venv
 
 crash: venv
 	$(BIN)/python -m tests.crash --kills $(KILLS)
+
+model: venv
+	$(BIN)/python -m tests.model --seeds $(SEEDS) --seconds $(SECONDS)
 
 bench: venv
 	$(BIN)/python -m benchmarks

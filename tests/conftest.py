@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.servers.base import ServerUnavailable
+from tests.servers.given import take_from_environment
 
 pytest_plugins = [
     "tests.servers.postgres",
@@ -28,7 +29,10 @@ missing: dict[str, str] = {}
 """Servers that could not be had, and the packages that bring them."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or not getattr(config.option, "numprocesses", None):
+        # Not in the process that only starts those which test: they would not inherit it.
+        take_from_environment()
     # As Control-C does, so that the fixtures stop their servers when a CI system ends the run. And Control-C itself: a
     # shell's background job ignores it, and so would every command that a test starts and interrupts.
     for number in (signal.SIGTERM, signal.SIGINT):

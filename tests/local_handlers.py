@@ -6,12 +6,14 @@ import asyncio
 import ctypes
 import json
 import os
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from sinks.local.sink import Hold, Message, Reject, Retry
+from sinks.local import Hold, Message, Reject, Retry
 
 FOLDER = "TEST_JOBS_FOLDER"
 
@@ -74,7 +76,20 @@ def work(message: Message) -> None:
                     "Hold": Hold("it is down"),
                     "SystemExit": SystemExit(3),
                     "KeyError": KeyError("secret-of-the-payload"),
+                    "Reject of an object": Reject(Unloadable()),  # type: ignore[arg-type]
+                    "Retry of an object": Retry(Unloadable()),  # type: ignore[arg-type]
+                    "Hold of an object": Hold(Unloadable()),  # type: ignore[arg-type]
+                    "a Reject without reason": Unfinished(),
                 }[name]
+            case ("fork and die", seconds):
+                if os.fork() == 0:
+                    time.sleep(seconds)
+                    os._exit(0)
+                os._exit(9)
+            case ("program", seconds):
+                program = subprocess.Popen(["sleep", str(seconds)])
+                note(message, f"program {program.pid}")
+                program.wait()
             case ("until", name):
                 while not (folder() / name).exists():
                     _sleep(0.01)
@@ -107,11 +122,40 @@ async def work_async(message: Message) -> None:
                     raise
             case ("raise", "SystemExit"):
                 sys.exit(3)
+            case ("leave behind", "SystemExit"):
+                LEFT.append(asyncio.create_task(_leave()))
             case ("raise", "Retry"):
                 raise Retry("come again", 0.2)
             case unknown:
                 raise ValueError(unknown)
     note(message, "done")
+
+
+async def _leave() -> None:
+    await asyncio.sleep(0.05)
+    sys.exit(3)
+
+
+LEFT: list[asyncio.Task[None]] = []
+"""Tasks that nobody waits for: asyncio itself keeps only weak references."""
+
+
+class Unloadable(Exception):
+    """An application's exception that its process can make, and no other can load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    def __str__(self) -> str:
+        return "no stock"
+
+
+class Unfinished(Reject):
+    """An application's own Reject that forgets what a Reject needs."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
 
 
 not_a_function = 1

@@ -12,12 +12,12 @@ import click
 from relay.commands import Globals
 
 if TYPE_CHECKING:
-    from relay.config.settings import Settings
+    from relay.config.settings import BaseSettings
     from relay.database.connection import Database
     from relay.errors import UsageError
 
 
-def open_database(settings: Settings, *, name: str, timeout: float | None = None) -> Database:
+def open_database(settings: BaseSettings, *, name: str, timeout: float | None = None) -> Database:
     """The configured database; it connects when it is first used.
 
     Args:
@@ -29,11 +29,11 @@ def open_database(settings: Settings, *, name: str, timeout: float | None = None
 
     given = settings.database
     pooled = given.listen_url is not None
-    return Database(given.url, timeout=timeout or given.timeout, name=name, pooled=pooled, brief=True)
+    return Database(settings.database_url, timeout=timeout or given.timeout, name=name, pooled=pooled, brief=True)
 
 
 @contextmanager
-def database_of(options: Globals, name: str) -> Iterator[tuple[Database, Settings]]:
+def database_of(options: Globals, name: str) -> Iterator[tuple[Database, BaseSettings]]:
     """The configured database, whose schema fits this release, for the length of a command; and the configuration.
 
     Raises:
@@ -41,7 +41,7 @@ def database_of(options: Globals, name: str) -> Iterator[tuple[Database, Setting
     """
     from relay.database.schema import check_version
 
-    settings = options.settings()
+    settings = options.base()
     database = open_database(settings, name=name)
     try:
         check_version(database)

@@ -58,7 +58,7 @@ def list_(options: Globals, /, limit: int | None, after: int, as_json: bool, eve
         more = next(messages, None) is not None
     if not rows:
         sink = asked["sink"]
-        unknown = f": no sink is called {sink}" if sink is not None and sink not in settings.sinks else ""
+        unknown = f": no sink is called {sink}" if sink is not None and sink not in settings.shards else ""
         click.echo(f"no dead messages{unknown}")
         return
     from relay.tables import print_table

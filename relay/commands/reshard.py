@@ -46,8 +46,7 @@ def reshard(options: Globals, sink: str, shards: int, as_json: bool) -> None:
         print_json({"sink": sink, "before": old, "shards": shards, "moved": moved})
     else:
         click.echo(f'sink "{sink}" has {_words(shards)}; it had {_words(old)}; moved {counted(moved, "message")}')
-    configured = settings.sinks.get(sink)
-    if configured is None or configured.shards != shards:
+    if settings.shards.get(sink) != shards:
         line = f'order = "key", shards = {shards}' if shards else 'order = "none"'
         say(f"the configuration must say the same now: [sinks.{sink}] {line}")
     if (old == 0) != (shards == 0):

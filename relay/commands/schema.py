@@ -40,7 +40,7 @@ def migrate(options: Globals, sql: bool, after: int | None, check: bool) -> None
     if sql:
         click.echo(schema.script(after or 0), nl=False)
         return
-    settings = options.settings()
+    settings = options.base()
     with closing(open_database(settings, name="relay migrate", timeout=LONGEST_MIGRATION_S)) as database:
         if check:
             _check(database)
@@ -73,7 +73,8 @@ def apply(options: Globals, dry_run: bool, as_json: bool) -> None:
     from relay.admin import apply as work
     from relay.admin.difference import difference
 
-    with database_of(options, "relay apply") as (database, settings):
+    settings = options.settings(clients=False)
+    with database_of(options, "relay apply") as (database, _):
         if dry_run:
             changes = difference(database.query, settings)
             _show(changes, as_json, dry_run=True)

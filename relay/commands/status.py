@@ -40,9 +40,10 @@ def status(
     """Show what waits, for each sink.
 
     --check finds: messages without a route or for a sink that is not configured; an open circuit; more dead messages
-    than --max-dead; a message due for longer than --max-age; messages due while no relay was seen for 30 seconds. A
-    paused sink is nobody's fault: it may wait.
+    than --max-dead; a message due for longer than --max-age; messages due while no relay runs; blocked keys; shares
+    that leave buckets out; sinks that no relay serves. A paused sink may wait.
     """
+    from relay.admin.findings import find
     from relay.admin.status import read_status
 
     if watch and (as_json or check):
@@ -54,11 +55,12 @@ def status(
             watch_status(database, interval)
             return
         now = read_status(database)
+        found = find(database) if check else []
     if as_json:
         print_json(_document(now))
     else:
         _print(now)
-    problems = now.problems(max_age=max_age, max_dead=max_dead) if check else []
+    problems = [*now.problems(max_age=max_age, max_dead=max_dead), *found] if check else []
     if problems:
         raise CheckFailed("; ".join(problems))
 

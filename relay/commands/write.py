@@ -19,7 +19,7 @@ from relay.commands.parameters import header, moment
 from relay.errors import InvalidMessage, RelayError, UsageError
 
 if TYPE_CHECKING:
-    from relay.config.settings import Settings
+    from relay.config.settings import BaseSettings
     from relay.database.connection import Database
 
 LINES = "-"
@@ -120,17 +120,17 @@ def enqueue(
     _write(settings, args, as_json, enqueue_many, lambda text: job._replace(args=RawJson(text)))
 
 
-def _settings(options: Globals, sink: str | None) -> Settings:
-    settings = options.settings()
-    if sink is not None and settings.sinks and sink not in settings.sinks:
+def _settings(options: Globals, sink: str | None) -> BaseSettings:
+    settings = options.base()
+    if sink is not None and settings.shards and sink not in settings.shards:
         from relay.config.tree import nearest
 
         # Not an error: another relay's configuration may have it.
-        click.echo(f'sink "{sink}" is not configured here ({nearest(sink, list(settings.sinks))})', err=True)
+        click.echo(f'sink "{sink}" is not configured here ({nearest(sink, list(settings.shards))})', err=True)
     return settings
 
 
-def _write(settings: Settings, given: str, as_json: bool, many: Write, made: Callable[[str], Any]) -> None:
+def _write(settings: BaseSettings, given: str, as_json: bool, many: Write, made: Callable[[str], Any]) -> None:
     # The schema's version is not asked for: a role that may only insert could not read it.
     with closing(open_database(settings, name="relay write")) as database:
         if given == LINES:

@@ -77,7 +77,7 @@ def _names(env: Mapping[str, str]) -> Iterator[str]:
     ours = [
         name
         for name in env
-        if name.startswith(PREFIX) and name not in _OTHERS and not name.startswith("RELAY_TEST_")
+        if name.startswith(PREFIX) and name not in _OTHERS
         if not ("KUBERNETES_SERVICE_HOST" in env and _SERVICE_LINK.fullmatch(name))
     ]
     return iter(sorted(ours, key=lambda name: (name.count("__"), not name.endswith("__TYPE"), name)))

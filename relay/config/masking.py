@@ -17,6 +17,7 @@ _ALMOST_SETTING: Final = re.compile(r"(?i)^(\s*(?:pass|pwd|secret|token)\w*\s*:\
 _SETTING: Final = r"((?:pass|pwd|secret|token)\w*\s*=\s*)"
 _QUOTED: Final = r"""'(?:\\.|[^'\\])*'?|"(?:\\.|[^"\\])*"?"""
 _IN_QUERY: Final = re.compile(rf"{_SETTING}(?:{_QUOTED}|[^\s&]+)", re.IGNORECASE)
+_WORDS: Final = re.compile(rf"(=\s*)(?:{_QUOTED}|(?:\\.|\S)+)")
 _IN_CONNINFO: Final = re.compile(rf"{_SETTING}(?:{_QUOTED}|(?:\\.|\S)+)", re.IGNORECASE)
 
 
@@ -32,6 +33,23 @@ def mask_url(text: str) -> str:
 def secret_name(name: str) -> bool:
     """Whether a setting or a variable of this name holds a secret: `sasl.password`, `DB_PASS`, `api_key`."""
     return _SECRET_NAME.search(name) is not None
+
+
+def mask_wrong(names: Iterable[str], value: Any) -> Any:
+    """As `mask_value`, for a value that was not understood: a URL's query, and the words of a connection string, may
+    hold a secret under a mistyped name."""
+    names = list(names)
+    value = mask_value(names, value)
+    if isinstance(value, dict):
+        return {key: mask_wrong([*names, str(key)], inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [mask_wrong(names, inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    url = bool(names) and names[-1].endswith("url")
+    if "://" in value or url:
+        value = re.sub(r"\?.+", f"?{MASK}", value, flags=re.DOTALL)
+    return _WORDS.sub(rf"\1{MASK}", value) if url and "://" not in value else value
 
 
 def mask_value(names: Iterable[str], value: Any) -> Any:

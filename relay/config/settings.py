@@ -1,153 +1,62 @@
 """The configuration: read, checked once and as a whole, then frozen.
 
-Durations are float seconds and sizes int bytes, however they were written.
+Three ways to read it: `load` refuses whatever is wrong; `load_usable` leaves out sinks that cannot be used, so that one
+of them stops nobody else; `load_base` looks at no sink, for commands that need no broker.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from relay.config.check import Checker
-from relay.config.durations import format_duration
+from relay.config.masking import mask_url
+from relay.config.models import (
+    SHARDS,
+    UNROUTED,
+    BaseSettings,
+    DatabaseSettings,
+    LogSettings,
+    Route,
+    Settings,
+    SinkKeys,
+    SinkSettings,
+)
 from relay.config.registry import SinkTypeError, UnknownSinkType, load_sink
 from relay.config.sources import Sources, read_sources
-from relay.config.tree import nearest
-from relay.config.types import Bucket, Count, Lower, Seconds, Shards, Size, Url
+from relay.config.tree import KeyPath, nearest
 from relay.errors import ConfigError
-from sinks.base import BadClient, Sink, SinkConfig, SinkOptions
+from sinks.base import BadClient
 
-SHARDS: Final = 64
-"""Shards of an ordered sink that does not say how many."""
-
-UNROUTED: Final = "unrouted"
-"""The name under which messages without a route are kept; no sink may have it."""
+__all__ = [
+    "SHARDS",
+    "UNROUTED",
+    "BaseSettings",
+    "DatabaseSettings",
+    "LogSettings",
+    "Route",
+    "Settings",
+    "SinkKeys",
+    "SinkSettings",
+    "load",
+    "load_base",
+    "load_usable",
+    "load_with_sources",
+    "reload_sink",
+]
 
 _SINK_NAME: Final = re.compile(r"[a-z0-9_-]{1,63}")
 
 
-class _Frozen(BaseModel):
-    # Defaults are validated too: a default lease may be too short for a configured send time-out.
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class DatabaseSettings(_Frozen):
-    """`[database]`"""
-
-    url: Url
-    listen_url: Url | None = None
-    """A direct connection, where `url` goes through a pooler in transaction mode."""
-    notify: bool = True
-    """Whether this relay may ask writers for NOTIFY when it is idle."""
-    timeout: Seconds = 30.0
-    """What one statement may take, by this side's clock."""
-
-
-class LogSettings(_Frozen):
-    """`[log]`"""
-
-    format: Literal["json", "human"] = Field(default_factory=lambda: "human" if sys.stderr.isatty() else "json")
-    level: Annotated[Literal["debug", "info", "warning", "error"], Lower] = "info"
-
-
-class Backoff(_Frozen):
-    """Waiting times between a message's attempts: exponential from `base` to `max`, full jitter."""
-
-    base: Seconds = 1.0
-    max: Seconds = 600.0
-
-    @field_validator("max")
-    @classmethod
-    def _not_below_base(cls, longest: float, info: ValidationInfo) -> float:
-        base = info.data.get("base", 0.0)
-        if longest < base:
-            raise ValueError(f"at least base ({format_duration(base)})")
-        return longest
-
-
-class SinkKeys(_Frozen):
-    """The keys that every `[sinks.NAME]` has. (`lease` follows `send_timeout`, which its check needs.)"""
-
-    type: Annotated[str, Field(description="a sink type")]
-    order: Literal["none", "key"] = "none"
-    workers: Count = 1
-    batch_messages: Count = 1000
-    batch_bytes: Size = 4 * 2**20
-    message_bytes: Size = 64 * 2**20
-    """Most that one message may carry: a larger one becomes dead unread, as reading it might kill the relay."""
-    send_timeout: Seconds = 10.0
-    lease: Seconds = 30.0
-    max_attempts: Count = 20
-    backoff: Backoff = Field(default_factory=Backoff)
-    after_dead: Literal["skip", "block"] = "skip"
-    client: dict[str, Any] = Field(default_factory=dict)
-    shards: Shards = SHARDS
-    """Counts only where `order` is `"key"`."""
-    strict: bool = False
-    """Ordered sinks: writers of one key wait for each other."""
-
-    @field_validator("lease")
-    @classmethod
-    def _twice_the_send_timeout(cls, lease: float, info: ValidationInfo) -> float:
-        timeout = info.data.get("send_timeout", 0.0)
-        if lease < 2 * timeout:
-            raise ValueError(f"at least twice send_timeout ({format_duration(2 * timeout)})")
-        return lease
-
-
-class SinkSettings(SinkKeys):
-    """One configured sink: `[sinks.NAME]` with its class and that class's own options."""
-
-    name: str
-    sink_class: type[Sink]
-    options: SinkOptions
-    shards: int
-    """0 where `order` is `"none"`."""
-
-    @property
-    def ordered(self) -> bool:
-        """Whether a key's messages are sent in id order."""
-        return self.order == "key"
-
-    @property
-    def config(self) -> SinkConfig:
-        """What an object of `sink_class` is made from."""
-        return SinkConfig(self.name, self.options, self.send_timeout, self.ordered, self.client)
-
-
-class Route(_Frozen):
-    """One `[[routes]]`: kinds that match go to the sink, for the buckets `[low, high)` of 100 in `share`."""
-
-    kind: Annotated[str, Field(min_length=1)]
-    sink: str
-    share: tuple[Bucket, Bucket] = (0, 100)
-    shadow: bool = False
-
-    @field_validator("share")
-    @classmethod
-    def _rising(cls, share: tuple[int, int]) -> tuple[int, int]:
-        if share[0] >= share[1]:
-            raise ValueError("two rising numbers from 0 to 100, such as [0, 50]")
-        return share
-
-
-class Settings(_Frozen):
-    """The whole configuration."""
-
-    database: DatabaseSettings
-    sinks: dict[str, SinkSettings]
-    routes: tuple[Route, ...]
-    log: LogSettings
-
-
-class _Shape(_Frozen):
+class _Shape(BaseModel):
     """The sections of a file."""
+
+    model_config = ConfigDict(extra="forbid")
 
     database: dict[str, Any] = Field(default_factory=dict)
     sinks: dict[str, dict[str, Any]] = Field(default_factory=dict)
@@ -155,38 +64,110 @@ class _Shape(_Frozen):
     log: dict[str, Any] = Field(default_factory=dict)
 
 
-def load(config: Path | None, env: Mapping[str, str]) -> Settings:
+def load(config: Path | None, env: Mapping[str, str], *, clients: bool = True) -> Settings:
     """Read and check the configuration.
 
     Args:
         config: the file; else `RELAY_CONFIG` names it, else it is `./relay.toml`, which may be missing.
         env: the environment: overrides, and what `${NAME}` stands for.
+        clients: whether the brokers' libraries check their own options, too.
 
     Raises:
         ConfigError: with every problem that there is.
     """
-    return load_with_sources(config, env)[0]
+    return load_with_sources(config, env, clients=clients)[0]
 
 
-def load_with_sources(config: Path | None, env: Mapping[str, str]) -> tuple[Settings, Sources]:
+def load_with_sources(config: Path | None, env: Mapping[str, str], *, clients: bool = True) -> tuple[Settings, Sources]:
     """As `load`; also where each value came from."""
+    checker, parts = _read(config, env)
+    parts["sinks"] = {name: _sink(checker, name, clients=clients) for name in checker.at("sinks") or ()}
+    checker.sources.resolve(("routes",))
+    parts["routes"] = [_route(checker, index) for index in range(len(checker.at("routes") or ()))]
+    _refuse_problems(checker)
+    return Settings.model_validate(parts), checker.sources
+
+
+def load_usable(config: Path | None, env: Mapping[str, str]) -> Settings:
+    """As `load`, for who serves sinks: one that cannot be used is left out, and `Settings.broken` says why. So are
+    routes, which only `relay apply` needs.
+
+    Raises:
+        ConfigError: something is wrong that is not about one sink.
+    """
+    checker, parts = _read(config, env)
+    _refuse_problems(checker)
+    sinks, broken = {}, {}
+    for name in checker.at("sinks") or ():
+        sink = _sink(checker, name)
+        if sink is None or checker.sources.problems:
+            broken[name] = list(checker.sources.problems)
+            checker.sources.problems.clear()
+        else:
+            sinks[name] = sink
+    return Settings.model_validate({**parts, "sinks": sinks, "broken": broken, "routes": []})
+
+
+def load_base(config: Path | None, env: Mapping[str, str]) -> BaseSettings:
+    """As `load`, for commands that need no broker.
+
+    Raises:
+        ConfigError: something is wrong that is not about one sink.
+    """
+    checker, parts = _read(config, env)
+    _refuse_problems(checker)
+    return BaseSettings.model_validate(parts)
+
+
+def reload_sink(settings: Settings, name: str) -> SinkSettings:
+    """One sink as the same configuration makes it now: what it refers to is read anew.
+
+    Raises:
+        ConfigError: with everything that is wrong with it.
+    """
+    checker = Checker(settings.sources.copy())
+    sink = _sink(checker, name)
+    if sink is None or checker.sources.problems:
+        raise ConfigError(checker.sources.problems)
+    return sink
+
+
+def _read(config: Path | None, env: Mapping[str, str]) -> tuple[Checker, dict[str, Any]]:
+    """What `BaseSettings` are made of; problems are noted."""
     known = {section: model.model_fields for section, model in (("database", DatabaseSettings), ("log", LogSettings))}
     sources = read_sources(config, env, {**known, "sinks": [*SinkKeys.model_fields, "url"]})
     checker = Checker(sources)
     checker.shape(_Shape)
+    for section in known:
+        sources.resolve((section,))
     parts = {
         "database": checker.model(DatabaseSettings, ("database",)),
-        "sinks": {name: _sink(checker, name) for name in checker.at("sinks") or ()},
-        "routes": [_route(checker, index) for index in range(len(checker.at("routes") or ()))],
         "log": checker.model(LogSettings, ("log",)),
+        "shards": {name: _shards(sources, name) for name in checker.at("sinks") or ()},
+        "sources": sources,
     }
-    if sources.problems:
-        raise ConfigError(sources.problems)
-    return Settings.model_validate(parts), sources
+    return checker, parts
 
 
-def _sink(checker: Checker, name: str) -> SinkSettings | None:
+def _refuse_problems(checker: Checker) -> None:
+    if checker.sources.problems:
+        raise ConfigError(checker.sources.problems)
+
+
+def _shards(sources: Sources, name: str) -> int:
+    """As far as it can be told; whatever is wrong is found where sinks are looked at."""
+    checker = Checker(sources.copy())
+    if not isinstance(checker.at("sinks", name), dict):
+        return 0
+    for key in ("order", "shards"):
+        checker.sources.resolve(("sinks", name, key))
+    keys = checker.model(SinkKeys, ("sinks", name), only=("type", "order", "shards"))
+    return keys.shards if keys is not None and keys.order == "key" else 0
+
+
+def _sink(checker: Checker, name: str, *, clients: bool = True) -> SinkSettings | None:
     path = ("sinks", name)
+    checker.sources.resolve(path)
     if not _SINK_NAME.fullmatch(name) or name == UNROUTED:
         expected = f'a sink name of 1 to 63 characters from a-z, 0-9, "_" and "-", not "{UNROUTED}"'
         checker.sources.problem(path, expected, json.dumps(name, ensure_ascii=False))
@@ -209,15 +190,23 @@ def _sink(checker: Checker, name: str) -> SinkSettings | None:
     defaults = {key: v for key, v in sink_class.defaults(options).items() if key not in keys.model_fields_set}
     values = {**dict(keys), **defaults, "shards": shards}
     sink = SinkSettings(**values, name=name, sink_class=sink_class, options=options)
+    if clients:
+        _try_client(checker, sink, path)
+    return sink
+
+
+def _try_client(checker: Checker, sink: SinkSettings, path: KeyPath) -> None:
     try:
         # Connects to nothing; but only the broker's library knows which options it has.
-        sink_class(sink.config).close()
+        sink.sink_class(sink.config).close()
     except BadClient as error:
         for option, expected in error.expected.items():
             checker.sources.problem((*path, "client", option), expected)
     except ValueError as error:
         checker.sources.problem((*path, "client"), str(error))
-    return sink
+    except Exception as error:  # noqa: BLE001 - a library may raise anything over a file that is missing or no certificate
+        words = f"options that the broker's library takes ({type(error).__name__}: {mask_url(str(error))})"
+        checker.sources.problem((*path, "client"), words)
 
 
 def _route(checker: Checker, index: int) -> Route | None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
 from relay.config.env import apply_environment
-from relay.config.interpolation import BadReference, interpolate, look_up, show
-from relay.config.masking import mask_value
-from relay.config.tree import MISSING, KeyPath, find, spell
+from relay.config.interpolation import BadReference, interpolate, look_up, refers_to_file, show
+from relay.config.masking import mask_value, mask_wrong
+from relay.config.tree import MISSING, KeyPath, find, put, spell
 from relay.errors import ConfigError
 
 DEFAULT_FILE: Final = Path("relay.toml")
 
 
 class Sources:
-    """The configuration as it was written, before anything is known about its meaning."""
+    """The configuration as it was written, before anything is known about its meaning.
+
+    What a string refers to is looked up by `resolve` only: a command that needs no broker reads no broker's secrets.
+    """
 
     def __init__(
         self, file: str | None, tree: dict[str, Any], origins: Mapping[KeyPath, str], env: Mapping[str, str]
@@ -29,8 +33,32 @@ class Sources:
         self._env = env
         self._origins = origins
         self._failed: set[KeyPath] = set()
-        self.tree: dict[str, Any] = interpolate(tree, self._look_up)
-        self._shown = interpolate(tree, lambda reference, _: show(reference, env))
+        self._written = tree
+        self.tree: dict[str, Any] = deepcopy(tree)
+        self._shown = interpolate(tree, lambda reference, _: show(reference, env), escape=False)
+
+    def copy(self) -> Sources:
+        """The same as it was written, with nothing looked up yet."""
+        return Sources(self.file, self._written, self._origins, self._env)
+
+    def resolve(self, path: KeyPath) -> None:
+        """Look up what the strings at a path, at any depth, refer to. Where one leads nowhere, that is a problem."""
+        value = find(self.tree, path)
+        if value is not MISSING:
+            put(self.tree, path, interpolate(value, self._look_up, path))
+
+    def again(self, path: KeyPath) -> Any:
+        """What is written at a path with its references looked up now; `MISSING` where nothing is.
+
+        Raises:
+            BadReference: one leads nowhere.
+        """
+        value = find(self._written, path)
+        return value if value is MISSING else interpolate(value, lambda name, _: look_up(name, self._env), path)
+
+    def refers_to_file(self, path: KeyPath) -> bool:
+        """Whether anything at a path comes from a file, so that it may be another now."""
+        return refers_to_file(find(self._written, path))
 
     def variable(self, path: KeyPath) -> str | None:
         """The environment variable that a path's value came from."""
@@ -51,13 +79,26 @@ class Sources:
         # A reference that leads nowhere is reported once; what its text would have meant is not known.
         if path in self._failed:
             return
-        variable = self.variable(path)
-        origin = f"environment {variable}" if variable else self.file or "configuration"
+        origin = self._origin(path)
         line = f"{origin}: {spell(path)}: expected {expected}, got {self._got(path) if got is None else got}"
         self.problems.append(" ".join(line.splitlines()))
 
+    def _origin(self, path: KeyPath) -> str:
+        variable = self.variable(path)
+        if variable:
+            return f"environment {variable}"
+        table = find(self._written, path[:2])
+        if path[0] == "sinks" and isinstance(table, dict) and table:
+            # A key is missing of a sink that only the environment has: no file is to blame.
+            variables = [self.variable((*path[:2], key)) for key in table]
+            if all(variables):
+                return f"environment {min(filter(None, variables), key=len).rpartition('__')[0]}__…"
+        return self.file or "configuration"
+
     def _got(self, path: KeyPath) -> str:
-        value = self.shown(path)
+        value = find(self._shown, path)
+        if value is not MISSING:
+            value = mask_wrong(setting_names(path), value)
         text = "nothing" if value is MISSING else json.dumps(value, ensure_ascii=False, default=str)
         return text if len(text) <= 100 else f"{text[:100]}…"
 

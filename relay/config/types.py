@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from psycopg import ProgrammingError
@@ -13,11 +15,17 @@ from relay.config.durations import LARGEST, format_duration, format_size, parse_
 
 def _connection_string(url: str) -> str:
     try:
-        if url.strip() and conninfo_to_dict(url) is not None:
+        if url.strip() and not _misread(url, conninfo_to_dict(url)):
             return url
     except ProgrammingError:
         pass  # psycopg's own text may quote a part of the password.
     raise ValueError("a PostgreSQL connection string, postgresql://user@host/database or key=value")
+
+
+def _misread(url: str, parts: Mapping[str, object]) -> bool:
+    """Whether a password that was not percent-encoded was taken for a host or a port, which errors would show."""
+    host, port = str(parts.get("host", "")), str(parts.get("port", ""))
+    return "://" in url and ("@" in host or not re.fullmatch(r"[\d,]*", port))
 
 
 def _no_boolean(value: object) -> object:

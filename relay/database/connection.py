@@ -12,7 +12,7 @@ It never repeats a statement: whether that is safe only the caller knows.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString
 
@@ -88,7 +88,7 @@ class Database:
     """One connection, used by one thread.
 
     Args:
-        url: connection string.
+        url: connection string, or what gives it anew for each connection: its password may have been rotated.
         timeout: seconds that connecting or one statement may take.
         name: shown as ``application_name``.
         pooled: True where `url` is known to lead through a pooler in transaction mode: no prepared statements, no
@@ -97,7 +97,13 @@ class Database:
     """
 
     def __init__(
-        self, url: str, *, timeout: float = 30.0, name: str = "outbox-relay", pooled: bool = False, brief: bool = False
+        self,
+        url: str | Callable[[], str],
+        *,
+        timeout: float = 30.0,
+        name: str = "outbox-relay",
+        pooled: bool = False,
+        brief: bool = False,
     ) -> None:
         self._url = url
         self._brief = brief
@@ -175,7 +181,8 @@ class Database:
 
     def _connect_as(self, *, pooled: bool) -> _Connection:
         options = () if pooled else SESSION_OPTIONS if self._brief else (*SESSION_OPTIONS, PLANNED_ONCE)
-        conninfo = _conninfo(self._url, timeout=self._timeout, name=self._name, options=options)
+        url = self._url if isinstance(self._url, str) else self._url()
+        conninfo = _conninfo(url, timeout=self._timeout, name=self._name, options=options)
         return _Connection.connect(conninfo, autocommit=True)
 
     def _begin_session(self, conn: _Connection) -> bool:

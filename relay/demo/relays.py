@@ -76,7 +76,7 @@ class Relay:
         while True:
             # Stopped in mid-air first: what it holds then is what it holds when it dies.
             self.process.send_signal(signal.SIGSTOP)
-            held = dict(database.query(statement("admin/demo_held"), {"pid": str(self.process.pid)}))
+            held = dict(database.query(statement("demo/held"), {"pid": str(self.process.pid)}))
             if held.keys() & sinks or time.monotonic() > deadline:
                 self.process.kill()
                 self.process.wait()

@@ -25,6 +25,7 @@ from relay.config.settings import Settings
 from relay.database.schema import check_version
 from relay.errors import DatabaseUnavailable, RelayError, UsageError
 from relay.process.applied import check_sinks
+from relay.process.guard import run_guarded
 from relay.process.parts import Parts
 from relay.process.store import Store
 from relay.telemetry.http import HttpServer
@@ -197,7 +198,7 @@ class Service:
         return True
 
     def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        thread = threading.Thread(target=run, name=name, daemon=True)
+        thread = threading.Thread(target=run_guarded, args=(name, run, self._stopping), name=name, daemon=True)
         thread.start()
         self._threads.append(thread)
         return thread

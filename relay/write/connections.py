@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -28,11 +28,11 @@ class Call(NamedTuple):
     """Whether rows come back."""
 
 
-Driver: TypeAlias = Callable[[Any, Sequence[Call], bool], list[Rows] | Awaitable[list[Rows]]]
+Driver: TypeAlias = Callable[[Any, Sequence[Call], bool], list[Rows] | Coroutine[Any, Any, list[Rows]]]
 """Takes a connection, the calls, and whether a transaction is required."""
 
 
-def run(conn: Any, calls: Sequence[Call], *, require_transaction: bool) -> list[Rows] | Awaitable[list[Rows]]:
+def run(conn: Any, calls: Sequence[Call], *, require_transaction: bool) -> list[Rows] | Coroutine[Any, Any, list[Rows]]:
     """Run the calls in order; answer the rows of each.
 
     Args:
@@ -44,6 +44,30 @@ def run(conn: Any, calls: Sequence[Call], *, require_transaction: bool) -> list[
         UsageError: it is nothing that can be written through.
     """
     return _driver(conn)(conn, calls, require_transaction)
+
+
+def spoil(conn: Any) -> None:
+    """Make sure that the transaction of an asynchronous connection is not committed, without waiting for anything."""
+    names = {(cls.__module__.partition(".")[0], cls.__name__) for cls in type(conn).__mro__}
+    if ("psycopg", "BaseCursor") in names:
+        spoil(conn.connection)
+    elif ("psycopg", "AsyncConnection") in names:
+        conn.pgconn.finish()
+    elif names & {("asyncpg", "Connection"), ("asyncpg", "PoolConnectionProxy")}:
+        conn.terminate()
+    elif ("sqlalchemy", "AsyncConnection") in names:
+        _refuse_commit(conn.sync_connection, "commit")
+    elif ("sqlalchemy", "async_scoped_session") in names:
+        spoil(conn())
+    elif ("sqlalchemy", "AsyncSession") in names:
+        _refuse_commit(conn.sync_session, "before_commit")
+
+
+def _refuse_commit(target: Any, event: str) -> None:
+    def refuse(_: Any) -> None:
+        raise UsageError("a message was not written: `await` is missing before publish or enqueue")
+
+    sys.modules["sqlalchemy.event"].listen(target, event, refuse)
 
 
 def _driver(conn: Any) -> Driver:
@@ -183,7 +207,7 @@ def _with_numbers(sql: str) -> tuple[str, tuple[str, ...]]:
 def _through(attribute: str) -> Driver:
     """For an object whose connection is one of its attributes, such as a cursor."""
 
-    def driver(holder: Any, calls: Sequence[Call], required: bool) -> list[Rows] | Awaitable[list[Rows]]:
+    def driver(holder: Any, calls: Sequence[Call], required: bool) -> list[Rows] | Coroutine[Any, Any, list[Rows]]:
         return run(getattr(holder, attribute), calls, require_transaction=required)
 
     return driver

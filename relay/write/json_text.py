@@ -8,12 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from relay.errors import InvalidMessage
 
-_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_OPTIONS: Final[dict[str, Any]] = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+
+_encode = json.JSONEncoder(**_OPTIONS).encode
+_hooked = False
+
+
+def set_json_default(default: Callable[[Any], Any] | None) -> None:
+    """Let payloads, arguments and headers of this process hold values that JSON does not know.
+
+    Args:
+        default: as of `json.dumps`: answers what JSON knows for a value that it does not know, or raises `TypeError`.
+            `str` serves for UUID, datetime and Decimal. None: refuse such values again.
+    """
+    global _encode, _hooked  # noqa: PLW0603 - a choice of the whole application
+    _encode = json.JSONEncoder(**_OPTIONS, default=default).encode
+    _hooked = default is not None
 
 
 class RawJson(str):
@@ -52,13 +67,14 @@ class _Pairs(list[tuple[str, Any]]):
 
 def _encoded(value: Any, path: str) -> str:
     try:
-        text = _ENCODE(value)
+        text = _encode(value)
     except (TypeError, ValueError) as error:
-        _refuse_first(_faults(value, path))
+        if not _hooked:
+            _refuse_first(_faults(value, path))
         raise InvalidMessage(f"{path}: expected JSON: {error}") from error
     # An escaped backslash before "u0000" looks the same; then the closer look finds nothing.
     if "\\u0000" in text or not _encodable(text):
-        _refuse_first(_faults(value, path))
+        _refuse_first(_faults(json.loads(text) if _hooked else value, path))
     return text
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol, TypeVar, overload
+from functools import partial
+from typing import Any, Final, Protocol, overload
 from uuid import UUID
 
 from relay.statements import statement
-from relay.write.connections import Call, Rows, run
+from relay.write.awaiting import Awaited
+from relay.write.connections import Call, Rows, run, spoil
 from relay.write.messages import Event, Job, Row, batches, columns, event_row, item, job_row
 
 BATCH_ROWS: Final = 1_000
 """Most messages in one statement."""
-
-_Answer = TypeVar("_Answer")
 
 
 class AsyncConnection(Protocol):
@@ -81,7 +81,8 @@ def publish(
         UsageError: not a connection that can be written through.
     """
     rows = [event_row(Event(kind, payload, key, headers, message_id, sink))]
-    return _then(_write(conn, rows, require_transaction), lambda ids: ids[0])
+    one: UUID | Awaitable[UUID] = _write(conn, rows, require_transaction, lambda ids: ids[0])
+    return one
 
 
 @overload
@@ -136,7 +137,8 @@ def enqueue(
     The other arguments, and the errors, are those of `publish`.
     """
     rows = [job_row(Job(kind, args, run_at, max_attempts, dedupe_key, headers, key, sink))]
-    return _then(_write(conn, rows, require_transaction), lambda ids: ids[0])
+    one: UUID | Awaitable[UUID | None] | None = _write(conn, rows, require_transaction, lambda ids: ids[0])
+    return one
 
 
 @overload
@@ -208,19 +210,27 @@ def enqueue_many(
     return ids
 
 
-def _write(conn: Any, rows: list[Row], require_transaction: bool) -> Any:
-    """Write the rows; return the message id of each, None for a duplicate, or an awaitable of these."""
+def _write(
+    conn: Any,
+    rows: list[Row],
+    require_transaction: bool,
+    answer: Callable[[list[UUID | None]], Any] = lambda ids: ids,
+) -> Any:
+    """Write the rows; return what `answer` makes of their message ids, None for a duplicate, or an awaitable of it."""
     parts = list(batches(rows, BATCH_ROWS))
     calls = [_call(part) for part in parts]
 
     def ids(answers: list[Rows]) -> list[UUID | None]:
         found: list[UUID | None] = []
-        for part, call, answer in zip(parts, calls, answers, strict=True):
-            texts = [row[0] for row in answer] if call.answers else [row.message_id for row in part]
+        for part, call, found_rows in zip(parts, calls, answers, strict=True):
+            texts = [row[0] for row in found_rows] if call.answers else [row.message_id for row in part]
             found += [UUID(text) if text else None for text in texts]
         return found
 
-    return _then(run(conn, calls, require_transaction=require_transaction), ids)
+    done = run(conn, calls, require_transaction=require_transaction)
+    return (
+        answer(ids(done)) if isinstance(done, list) else Awaited(_later(done, ids, answer), partial(_drop, conn, done))
+    )
 
 
 def _call(rows: Sequence[Row]) -> Call:
@@ -231,12 +241,10 @@ def _call(rows: Sequence[Row]) -> Call:
     )
 
 
-def _then(done: Any, answer: Callable[[Any], _Answer]) -> _Answer | Awaitable[_Answer]:
-    """The answer made from what is done; or, where that is awaitable, an awaitable of it."""
-    if not hasattr(done, "__await__"):
-        return answer(done)
+async def _later(done: Awaitable[list[Rows]], ids: Callable[[list[Rows]], Any], answer: Callable[[Any], Any]) -> Any:
+    return answer(ids(await done))
 
-    async def later() -> _Answer:
-        return answer(await done)
 
-    return later()
+def _drop(conn: Any, done: Coroutine[Any, Any, list[Rows]]) -> None:
+    done.close()
+    spoil(conn)

@@ -1,4 +1,4 @@
-"""The child's side of `sinks.local.process`: `python -m sinks.local.child FD`."""
+"""The child's side of `sinks.local.process`: `python -P -m sinks.local.child FD`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any
 
-from sinks.local.handlers import NotImportable, call, load
+from sinks.local import answer
+from sinks.local.handlers import NotImportable, OnError, call, load
+from sinks.local.loop import run_again
 
 
 def main(connection: Connection) -> None:
@@ -23,16 +25,22 @@ def main(connection: Connection) -> None:
         signal.signal(number, _leave_it_to_the_relay)
     inbox: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
+    names, tracebacks = inbox.get()
     try:
-        handlers = load(inbox.get())
+        handlers = load(names)
     except NotImportable as error:
-        connection.send(str(error))
+        connection.send_bytes(str(error).encode("utf-8", "replace"))
         return
-    connection.send(None)
+    connection.send_bytes(b"")
+    raised: list[str] = []
+    on_error = OnError(lambda kind, text: raised.append(text), wanted=tracebacks)
     with asyncio.Runner() as runner:
+        loop = runner.get_loop()
         while (work := inbox.get()) is not None:
             name, message = work
-            connection.send(call(handlers[name], message, runner.run))
+            raised.clear()
+            outcome = call(handlers[name], message, lambda work: run_again(loop, work), on_error)
+            connection.send_bytes(answer.dump(outcome, raised[0] if raised else None))
 
 
 def _leave_it_to_the_relay(number: int, frame: FrameType | None) -> None:
@@ -44,8 +52,8 @@ def _listen(connection: Connection, inbox: SimpleQueue[Any]) -> None:
         while (received := connection.recv()) is not None:
             inbox.put(received)
     except (EOFError, OSError):
-        # The relay is gone, and somebody else will run what runs here.
-        os._exit(1)
+        # The relay is gone, and somebody else will run what runs here: what it started ends with it.
+        os.killpg(0, signal.SIGKILL)
     inbox.put(None)
 
 

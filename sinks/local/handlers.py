@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from inspect import isawaitable
 from pathlib import Path
-from traceback import FrameSummary, extract_tb
+from traceback import FrameSummary, extract_tb, format_exception
 from typing import Any, Final
 
 from sinks import base
@@ -18,6 +19,8 @@ from sinks.local.message import Hold, Message, Reject, Retry
 Handler = Callable[[Message], Any]
 Wait = Callable[[Coroutine[Any, Any, BaseException | None]], BaseException | None]
 """Runs `settled` on an event loop."""
+
+log = logging.getLogger("sinks.local")
 
 REFERENCE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -78,7 +81,25 @@ def _load(name: str) -> Handler:
     return handler
 
 
-def call(handler: Handler, message: base.Message, wait: Wait) -> base.Outcome:
+class OnError:
+    """Who gets the traceback of what a handler raises. It may quote a payload, so nobody does unless asked.
+
+    Args:
+        say: called with the message's kind and the text.
+        wanted: whether to make it at all.
+    """
+
+    def __init__(self, say: Callable[[str, str], None], *, wanted: bool) -> None:
+        self._say = say
+        self.wanted = wanted
+
+    def __call__(self, kind: str, error: BaseException | str) -> None:
+        if self.wanted:
+            text = error if isinstance(error, str) else "".join(format_exception(error))
+            self._say(kind, text)
+
+
+def call(handler: Handler, message: base.Message, wait: Wait, on_error: OnError) -> base.Outcome:
     """Call a handler; whatever it raises is an outcome."""
     error: BaseException | None = None
     try:
@@ -87,17 +108,35 @@ def call(handler: Handler, message: base.Message, wait: Wait) -> base.Outcome:
             error = wait(settled(result))
     except BaseException as raised:  # noqa: BLE001 - sys.exit() in a job must not end the relay
         error = raised
-    match error:
-        case None:
-            return base.DELIVERED
-        case Retry():
-            return base.Retry(error.reason, error.after)
-        case Reject():
-            return base.Reject(error.reason)
-        case Hold():
-            return base.Hold(error.reason, message.kind)
-        case _:
-            return base.Retry(described(error))
+    if error is None:
+        return base.DELIVERED
+    outcome = _asked_for(error, message.kind)
+    if outcome is None:
+        on_error(message.kind, error)
+        outcome = base.Retry(described(error))
+    return outcome
+
+
+def _asked_for(error: BaseException, kind: str) -> base.Outcome | None:
+    """What the handler asked for by raising this; None where it just failed."""
+    try:
+        match error:
+            case Retry():
+                return base.Retry(_text(error.reason), float(error.after))
+            case Reject():
+                return base.Reject(_text(error.reason))
+            case Hold():
+                return base.Hold(_text(error.reason), kind)
+            case _:
+                return None
+    except Exception:  # noqa: BLE001 - a subclass of the application's may lack what ours set
+        log.warning("handler for kind %s raised a %s whose reason cannot be read", kind, type(error).__name__)
+        return None
+
+
+def _text(reason: object) -> str:
+    """A reason may be any object of the application's, such as its own exception; outside it is text."""
+    return "".join(str(reason))
 
 
 async def settled(awaitable: Awaitable[Any]) -> BaseException | None:

@@ -10,7 +10,7 @@
 | a handler cannot be imported | the sink is unavailable |
 
 Nothing is fenced: after a crash a function may be called again for a message that it has handled, under the same
-`message_id`. Applications import `Message`, `Retry`, `Reject` and `Hold` from here.
+`message_id`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sinks import base
-from sinks.local.handlers import Handler, Kinds, NotImportable, load
+from sinks.local.handlers import Handler, Kinds, NotImportable, OnError, described, load
 from sinks.local.lanes import Lanes
-from sinks.local.message import Hold, Message, Reject, Retry
 from sinks.local.options import LocalOptions
 from sinks.local.process import InProcess
 from sinks.local.thread import InThread
 from sinks.local.workers import Worker
 
-__all__ = ["Hold", "LocalOptions", "LocalSink", "Message", "Reject", "Retry"]
+__all__ = ["LocalSink"]
 
 log = logging.getLogger("sinks.local")
 
 STRAY_S: Final = 2.0
 """How long a handler may take to end once its time is up."""
 STARTING_S: Final = 0.1
+
+MOST_MISSING: Final = 100
+"""Kinds without handler that are named in the log: writers choose kinds, so there is no end of them."""
 
 NOT_STARTED: Final = base.Hold("not started: the relay is stopping")
 
@@ -105,19 +107,23 @@ class LocalSink(base.Sink):
         self._idle.append(worker)
 
     def send(self, batch: base.Batch) -> Sequence[base.Outcome]:
+        """Returns, or raises, only when none of its jobs runs any more: whoever is asked next may run them again."""
         lanes = Lanes(batch.messages, ordered=self.config.ordered)
         jobs: list[_Job] = []
-        while True:
-            while len(jobs) < self._options.concurrency and not (batch.lost() or batch.stopping()):
-                position = lanes.take()
-                if position is None:
-                    break
-                jobs += self._start(position, batch.messages[position], lanes)
-            if not jobs:
-                return lanes.outcomes(NOT_STARTED)
-            until = min(job.next_step_at(self._options.timeout) for job in jobs)
-            wait([job.future for job in jobs], max(until - time.monotonic(), 0.0), FIRST_COMPLETED)
-            jobs = [job for job in jobs if not self._ended(job, lanes)]
+        try:
+            while True:
+                while len(jobs) < self._options.concurrency and not (batch.lost() or batch.stopping()):
+                    position = lanes.take()
+                    if position is None:
+                        break
+                    jobs += self._start(position, batch.messages[position], lanes)
+                if not jobs:
+                    return lanes.outcomes(NOT_STARTED)
+                until = min(job.next_step_at(self._options.timeout) for job in jobs)
+                wait([job.future for job in jobs], max(until - time.monotonic(), 0.0), FIRST_COMPLETED)
+                jobs = [job for job in jobs if not self._ended(job, lanes)]
+        finally:
+            self._end(jobs)
 
     def close(self) -> None:
         for worker in self._idle:
@@ -126,16 +132,29 @@ class LocalSink(base.Sink):
             worker.join()
         self._idle.clear()
 
+    def _end(self, jobs: Sequence[_Job]) -> None:
+        for job in jobs:
+            job.worker.interrupt()
+            job.worker.close()
+        wait([job.future for job in jobs], STRAY_S)
+
     def _start(self, position: int, message: base.Message, lanes: Lanes) -> list[_Job]:
         name = self._kinds.handler(message.kind)
         if name is None:
-            if message.kind not in self._missing:
-                self._missing.add(message.kind)
-                log.warning("no handler for kind %s", message.kind)
+            self._say_missing(message.kind)
             lanes.settle(position, base.Hold("no handler for this kind", message.kind))
             return []
-        worker = self._idle.pop() if self._idle else self._new_worker()
+        try:
+            worker = self._idle.pop() if self._idle else self._new_worker()
+        except RuntimeError as error:  # "can't start new thread"
+            lanes.settle(position, base.Hold(f"not started: {error}"))
+            return []
         return [_Job(position, message, worker, worker.start(name, message))]
+
+    def _say_missing(self, kind: str) -> None:
+        if kind not in self._missing and len(self._missing) < MOST_MISSING:
+            self._missing.add(kind)
+            log.warning("no handler for kind %s", kind)
 
     def _ended(self, job: _Job, lanes: Lanes) -> bool:
         """Whether it has, or is given up. Interrupts it where its time is up."""
@@ -161,14 +180,21 @@ class LocalSink(base.Sink):
         error = job.future.exception()
         if isinstance(error, base.SinkUnavailable):
             return base.Hold(error.reason)
-        if job.interrupted_at is not None and (error or not isinstance(job.future.result(), base.Delivered)):
+        if error is None and isinstance(job.future.result(), base.Delivered):
+            return base.DELIVERED
+        if job.interrupted_at is not None:
             return self._timed_out()
-        return job.future.result()
+        return job.future.result() if error is None else base.Retry(described(error))
 
     def _timed_out(self) -> base.Outcome:
         return base.Retry(f"timed out after {self._options.timeout:g} s")
 
     def _new_worker(self) -> Worker:
+        on_error = OnError(_say_error, wanted=log.isEnabledFor(logging.DEBUG))
         if self._options.executor == "process":
-            return Worker(InProcess(list(self._options.handlers.values())))
-        return Worker(InThread(self._handlers))
+            return Worker(InProcess(list(self._options.handlers.values()), on_error))
+        return Worker(InThread(self._handlers, on_error))
+
+
+def _say_error(kind: str, traceback: str) -> None:
+    log.debug("handler for kind %s failed\n%s", kind, traceback)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any
 
 from sinks.base import Message, Outcome
-from sinks.local.handlers import Handler, call
+from sinks.local.handlers import Handler, OnError, call
+from sinks.local.loop import SharedLoop
 from sinks.local.workers import TimeIsUp
-
-T = TypeVar("T")
 
 
 class InThread:
     """Runs one handler at a time, in the thread that calls `run`."""
 
-    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, handlers: Mapping[str, Handler], on_error: OnError) -> None:
         self._handlers = handlers
+        self._on_error = on_error
         self._thread: int | None = None
         self._async: Future[BaseException | None] | None = None
 
@@ -29,7 +28,7 @@ class InThread:
 
     def run(self, name: str, message: Message) -> Outcome:
         self._thread = threading.get_ident()
-        return call(self._handlers[name], message, self._wait)
+        return call(self._handlers[name], message, self._wait, self._on_error)
 
     def interrupt(self) -> None:
         """End what runs, from another thread: an async handler is cancelled, another one gets `TimeIsUp` as soon as
@@ -50,19 +49,4 @@ class InThread:
             self._async = None
 
 
-class _EventLoop:
-    """One for the process, so that what handlers share, such as a client's connections, belongs to it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._running: asyncio.AbstractEventLoop | None = None
-
-    def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        with self._lock:
-            if self._running is None:
-                self._running = asyncio.new_event_loop()
-                threading.Thread(target=self._running.run_forever, name="async handlers", daemon=True).start()
-            return asyncio.run_coroutine_threadsafe(work, self._running)
-
-
-_loop = _EventLoop()
+_loop = SharedLoop()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from bisect import bisect_right
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import redis
@@ -23,6 +24,8 @@ from sinks.redis.url import Address, Place
 
 REDIRECTS: Final = 3
 """How often a call follows a slot that has moved."""
+FRESH_S: Final = 1.0
+"""For how long the cluster is believed to be as it was learnt."""
 
 
 def slot_of(key: str) -> int:
@@ -76,14 +79,23 @@ class Tags(dict[int, str]):
     _numbers = itertools.count()
 
 
-def _owners(ranges: list[Any], asked: Address) -> dict[int, Address]:
-    """The primary of each slot, as `CLUSTER SLOTS` of one node tells it."""
-    owners: dict[int, Address] = {}
-    for first, last, (host, port, *_), *_ in ranges:
-        # A node that does not know its own name gives none.
-        address = (host.decode() if host else asked[0], port)
-        owners.update(dict.fromkeys(range(first, last + 1), address))
-    return owners
+class Range(NamedTuple):
+    """Slots that are served together."""
+
+    first: int
+    last: int
+    owner: Address
+    replicas: int
+    """How many could take over."""
+
+
+def _ranges(answer: list[Any], asked: Address) -> list[Range]:
+    """What `CLUSTER SLOTS` of one node says, which leaves out replicas that are gone."""
+    # A node that does not know its own name gives none.
+    return sorted(
+        Range(first, last, (host.decode() if host else asked[0], port), len(replicas))
+        for first, last, (host, port, *_), *replicas in answer
+    )
 
 
 class Cluster:
@@ -93,44 +105,78 @@ class Cluster:
         self._place = place
         self._config = config
         self._connections: dict[Address, RedisConnection] = {}
-        self._owners: dict[int, Address] = {}
+        self._ranges: list[Range] = []
+        self._moved: dict[int, Address] = {}
+        """Owners of slots as refusals told them, since the ranges were learnt."""
+        self._learnt_at = 0.0
         self.largest_argument = LARGEST_ARGUMENT
         """Bytes; as the node said that was asked last."""
         for address in place.addresses:
             self._connection(address)
 
-    def learn(self) -> None:
-        """Ask which node serves which slot.
+    def open(self) -> None:
+        """Learn who serves what, and what such a server takes.
 
         Raises:
             SinkUnavailable: no node can say.
         """
+        client = redis.Redis(connection_pool=self._learn().pool)
+        warn_of_eviction(eviction_policy(client))
+        self.largest_argument = largest_argument(client)
+
+    def refresh(self, *, at_once: bool) -> None:
+        """Learn again who serves what, and who could take over; `at_once`: however new that is.
+
+        Raises:
+            SinkUnavailable: no node can say.
+        """
+        if at_once or time.monotonic() - self._learnt_at >= FRESH_S:
+            self._learn()
+
+    def _learn(self) -> RedisConnection:
+        """Ask the nodes until one says that its cluster works; the connection to it."""
         reason = "no node of the cluster answers"
-        deadline = time.monotonic() + self._config.send_timeout
+        now = time.monotonic()
         for address, connection in list(self._connections.items()):
-            if time.monotonic() > deadline:
+            if time.monotonic() > now + self._config.send_timeout:
                 break
             try:
-                (ranges,) = connection.call(request("CLUSTER", "SLOTS"))
+                answer, info = connection.call(request("CLUSTER", "SLOTS"), request("CLUSTER", "INFO"))
             except SinkUnavailable as error:
                 reason = error.reason
-                self._connections[address] = self._connections.pop(address)  # the next time it is asked last
-                continue
-            self._owners = _owners(ranges, address)
-            client = redis.Redis(connection_pool=connection.pool)
-            warn_of_eviction(eviction_policy(client))
-            self.largest_argument = largest_argument(client)
-            return
+            else:
+                # A node that a partition cut off still names itself; denied is no news.
+                if not isinstance(info, bytes) or b"cluster_state:fail" not in info:
+                    self._learnt_at = now
+                    self._ranges, self._moved = _ranges(answer, address), {}
+                    self._forget_former_nodes()
+                    return connection
+                reason = f"CLUSTERDOWN says {address[0]}:{address[1]}"
+            self._connections[address] = self._connections.pop(address)  # the next time it is asked last
         raise SinkUnavailable(reason, unknown=False)
+
+    def _forget_former_nodes(self) -> None:
+        for address in self._connections.keys() - self.nodes - set(self._place.addresses):
+            self._connections.pop(address).drop()
+
+    def _range(self, slot: int) -> Range | None:
+        at = bisect_right(self._ranges, slot, key=lambda each: each.first) - 1
+        return self._ranges[at] if at >= 0 and slot <= self._ranges[at].last else None
 
     def owner(self, slot: int) -> Address | None:
         """The node that serves a slot, as far as is known."""
-        return self._owners.get(slot)
+        found = self._range(slot)
+        return self._moved.get(slot) or (found.owner if found else None)
+
+    def replicas(self, slot: int) -> int:
+        """How many of them could take the slot over from its node, as far as is known."""
+        found = self._range(slot)
+        return found.replicas if found else 0
 
     @property
     def nodes(self) -> set[Address]:
         """The nodes that serve slots."""
-        return set(self._owners.values())
+        return {each.owner for each in self._ranges}
 
     def call(self, slot: int, *requests: bytes) -> list[Any]:
         """As `RedisConnection.call`, to the node that serves a slot."""
@@ -144,7 +190,7 @@ class Cluster:
                 moved = moved_to(error.reason)
                 if moved is None:
                     raise
-                self._owners[slot] = (moved[0] or owner[0], moved[1])
+                self._moved[slot] = (moved[0] or owner[0], moved[1])
         raise SinkUnavailable(f"slot {slot} moves on and on", unknown=False)
 
     def _connection(self, address: Address) -> RedisConnection:

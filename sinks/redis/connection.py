@@ -9,7 +9,6 @@ import redis
 
 from sinks.base import SinkUnavailable
 from sinks.redis.errors import describe, refused
-from sinks.redis.pool import disconnect
 
 Argument = bytes | str | int
 
@@ -19,6 +18,8 @@ class RedisConnection:
 
     def __init__(self, pool: redis.ConnectionPool) -> None:
         self.pool = pool
+        self.peer: str | None = None
+        """The server's address, while there is a connection to it by TCP."""
 
     def open(self) -> None:
         """Connect, unless it is already.
@@ -60,13 +61,24 @@ class RedisConnection:
 
     def _connect(self) -> Any:
         try:
-            return self.pool.get_connection()
+            connection = self.pool.get_connection()
         except redis.RedisError as error:
             raise SinkUnavailable(describe(error), unknown=False) from error
+        self.peer = _peer(connection)
+        return connection
 
     def drop(self) -> None:
         """Close the connection; the next call makes a new one."""
-        disconnect(self.pool)
+        self.peer = None
+        self.pool.disconnect()
+
+
+def _peer(connection: Any) -> str | None:
+    try:
+        name = connection._sock.getpeername()  # redis-py has no other way to ask
+    except (AttributeError, OSError):
+        return None
+    return str(name[0]) if isinstance(name, tuple) else None
 
 
 def _answer(connection: Any) -> Any:

@@ -23,9 +23,16 @@ from pydantic import Field
 from sinks.base import DELIVERED, Batch, Message, Outcome, Sink, SinkConfig, SinkOptions, SinkUnavailable
 from sinks.redis.connection import RedisConnection
 from sinks.redis.plan import Plan, Push
-from sinks.redis.pool import pool_at
-from sinks.redis.script import Replicas, ask
-from sinks.redis.server import LARGEST_ARGUMENT, eviction_policy, is_cluster_node, largest_argument, warn_of_eviction
+from sinks.redis.script import Replicas, ask, wait_ms
+from sinks.redis.sentinels import SentinelPrimary
+from sinks.redis.server import (
+    LARGEST_ARGUMENT,
+    Server,
+    eviction_policy,
+    is_cluster_node,
+    largest_argument,
+    warn_of_eviction,
+)
 from sinks.redis.url import Place, RedisUrl, parse
 
 
@@ -34,8 +41,9 @@ class RedisOptions(SinkOptions):
 
     url: RedisUrl
     """One server, Sentinel or a cluster: `redis_url.py` has the forms."""
-    wait_replicas: int = Field(default=0, ge=0)
-    """How many replicas must confirm a batch before it counts as delivered (`WAIT`)."""
+    wait_replicas: int | None = Field(default=None, ge=0)
+    """How many replicas must confirm a batch before it counts as delivered (`WAIT`). None: each one that
+    sentinels or the cluster could promote; with one server, whose replicas nobody knows, none."""
 
 
 class Fence(Protocol):
@@ -53,18 +61,40 @@ class Fence(Protocol):
     def close(self) -> None: ...
 
 
-class ServerFence:
-    """The whole batch is one call to one server."""
+class Primary(Protocol):
+    """The server that batches go to."""
 
-    def __init__(self, connection: RedisConnection, replicas: Replicas | None, cluster_refusal: str) -> None:
-        self.connection = connection
+    @property
+    def connection(self) -> RedisConnection:
+        """To the primary as it was found last."""
+
+    def find(self) -> int:
+        """How many replicas must confirm a batch. Raises `SinkUnavailable` where nobody knows the primary."""
+
+    def confirm(self, replicas: int) -> None:
+        """Raises `SinkUnavailable` where so many confirmations do not suffice any more."""
+
+    def drop(self) -> None: ...
+
+
+class ServerFence:
+    """The whole batch is one call to one server.
+
+    Args:
+        wait_ms: how long to wait for its replicas.
+        cluster_refusal: what is said of a node of a cluster.
+    """
+
+    def __init__(self, primary: Primary, wait_ms: int, cluster_refusal: str) -> None:
         self.largest_argument = LARGEST_ARGUMENT
-        self._replicas = replicas
+        self.primary = primary
+        self._wait_ms = wait_ms
         self._cluster_refusal = cluster_refusal
 
     def open(self) -> None:
-        self.connection.open()
-        client = redis.Redis(connection_pool=self.connection.pool)
+        self.primary.find()
+        self.primary.connection.open()
+        client = redis.Redis(connection_pool=self.primary.connection.pool)
         if is_cluster_node(client):
             raise SinkUnavailable(self._cluster_refusal, unknown=False)
         warn_of_eviction(eviction_policy(client))
@@ -72,14 +102,18 @@ class ServerFence:
 
     def push(self, batch: Batch, plan: Plan) -> dict[int, Outcome]:
         try:
-            failures = ask(self.connection.call, batch, plan.whole(), settled=batch.settled, replicas=self._replicas)
+            count = self.primary.find()
+            replicas = Replicas(count, self._wait_ms) if count else None
+            call = self.primary.connection.call
+            failures = ask(call, batch, plan.whole(), settled=batch.settled, replicas=replicas)
+            self.primary.confirm(count)
         except SinkUnavailable:
-            self.connection.drop()
+            self.primary.drop()
             raise
         return {message_id: plan.outcome(message_id, error) for message_id, error in failures.items()}
 
     def close(self) -> None:
-        self.connection.drop()
+        self.primary.drop()
 
 
 class RedisSink(Sink):
@@ -96,16 +130,16 @@ class RedisSink(Sink):
         """
         super().__init__(config)
         options: RedisOptions = config.options
-        count = options.wait_replicas
-        replicas = Replicas(count, int(config.send_timeout * 500)) if count else None
         self.place = place = parse(options.url)
-        self.fence: Fence = (
-            self.cluster_fence(place, replicas)
-            if place.kind == "cluster"
-            else ServerFence(RedisConnection(pool_at(place, config)), replicas, self.cluster_refusal)
-        )
+        self.fence: Fence = self._fence(place, config, options.wait_replicas)
 
-    def cluster_fence(self, place: Place, replicas: Replicas | None) -> Fence:
+    def _fence(self, place: Place, config: SinkConfig, replicas: int | None) -> Fence:
+        if place.kind == "cluster":
+            return self.cluster_fence(place)
+        primary = SentinelPrimary if place.kind == "sentinel" else Server
+        return ServerFence(primary(place, config, replicas), wait_ms(config), self.cluster_refusal)
+
+    def cluster_fence(self, place: Place) -> Fence:
         """How it pushes in a cluster.
 
         Raises:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from redis.exceptions import NoScriptError
 
-from sinks.base import Batch, ClaimRevoked, SinkUnavailable
+from sinks.base import Batch, ClaimRevoked, SinkConfig, SinkUnavailable
 from sinks.redis.connection import Argument, bulks, request
 from sinks.redis.errors import describe
 from sinks.redis.plan import Part
@@ -37,6 +37,11 @@ class Replicas:
 
     count: int
     timeout_ms: int
+
+
+def wait_ms(config: SinkConfig) -> int:
+    """For how long replicas are waited for: half of the time that a send has."""
+    return int(config.send_timeout * 500)
 
 
 def ask(

@@ -1,16 +1,80 @@
-"""What a server says of itself when a sink is opened."""
+"""The one server of a URL, and what any server says of itself when a sink is opened."""
 
 from __future__ import annotations
 
 import logging
+import socket
+import threading
+import time
 from functools import cache
+from typing import Final
 
 import redis
+
+from sinks.base import SinkConfig
+from sinks.redis.connection import RedisConnection
+from sinks.redis.pool import pool_at
+from sinks.redis.url import Place
 
 log = logging.getLogger("sinks.redis")
 
 LARGEST_ARGUMENT = 512 * 2**20
 """Bytes: `proto-max-bulk-len` of a server that nobody has changed (redis.conf)."""
+
+LOOK_UP_S: Final = 5.0
+"""Between two questions where a name leads."""
+
+
+class Name:
+    """Where a host's name leads, looked up every few seconds: a fail-over may move it and leave the old server alive.
+
+    The resolver is asked in the background, as its answer may take longer than a send.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = host, port
+        self._addresses: frozenset[str] = frozenset()
+        self._asked_at = time.monotonic()
+        self._asking: threading.Thread | None = None
+
+    def left(self, address: str) -> bool:
+        """Whether it leads to other addresses now, as far as is known."""
+        if time.monotonic() - self._asked_at >= LOOK_UP_S and not (self._asking and self._asking.is_alive()):
+            self._asked_at = time.monotonic()
+            self._asking = threading.Thread(target=self._look_up, name="redis-name", daemon=True)
+            self._asking.start()
+        return bool(self._addresses) and address not in self._addresses
+
+    def _look_up(self) -> None:
+        try:
+            found = socket.getaddrinfo(*self._target, type=socket.SOCK_STREAM)
+        except OSError:
+            return  # nobody knows better: what was connected stays so
+        self._addresses = frozenset(str(address[0]) for *_, address in found)
+
+
+class Server:
+    """The one server of a URL."""
+
+    def __init__(self, place: Place, config: SinkConfig, replicas: int | None) -> None:
+        self.connection = RedisConnection(pool_at(place, config))
+        self._replicas = replicas or 0
+        host, port = place.options.get("host"), place.options.get("port", 6379)
+        self._name = Name(host, port) if host else None
+
+    def find(self) -> int:
+        """How many replicas must confirm a batch."""
+        peer = self.connection.peer
+        if peer and self._name and self._name.left(peer):
+            log.warning("redis_server moved from=%s: its name leads elsewhere now", peer)
+            self.connection.drop()
+        return self._replicas
+
+    def confirm(self, replicas: int) -> None:
+        """Nothing: nobody else knows who the primary is."""
+
+    def drop(self) -> None:
+        self.connection.drop()
 
 
 def is_cluster_node(client: redis.Redis) -> bool:

@@ -26,7 +26,7 @@ from sinks.redis.cluster import Cluster, Tags, one_slot, slot_of
 from sinks.redis.connection import request
 from sinks.redis.errors import client_refused
 from sinks.redis.plan import Part, Plan
-from sinks.redis.script import Replicas, ask, mark_key
+from sinks.redis.script import Replicas, ask, mark_key, wait_ms
 from sinks.redis.url import Address, Place
 
 TAGS: Final = Tags()
@@ -43,9 +43,7 @@ class SlotFence:
         ValueError: order by key is asked for, but the streams of a key are in several slots.
     """
 
-    def __init__(
-        self, place: Place, config: SinkConfig, replicas: Replicas | None, name: Callable[[Message], str]
-    ) -> None:
+    def __init__(self, place: Place, config: SinkConfig, name: Callable[[Message], str]) -> None:
         if config.ordered and not one_slot(name, of_key=True):
             raise ValueError(
                 'on a cluster with order = "key" a stream whose slot depends on nothing but the key, such as '
@@ -54,8 +52,12 @@ class SlotFence:
         self._only_one_slot = one_slot(name, of_key=False)
         self._cluster = Cluster(place, config)
         self._timeout = config.send_timeout
-        self._replicas = replicas
+        self._wait_replicas: int | None = config.options.wait_replicas
+        self._wait_ms = wait_ms(config)
         self._token: UUID | None = None
+        self._answers: dict[int, dict[int, str]] = {}
+        """By slot, what was answered under this token. It is not asked for again: were that refused, the messages would
+        be released as if they had never been sent, and nobody would look at the mark of this token."""
         self._doubtful: set[int] = set()
         """Slots of which it is not known what became of an earlier call under this token."""
         self._silent: set[Address | None] = set()
@@ -68,7 +70,7 @@ class SlotFence:
         return self._cluster.largest_argument
 
     def open(self) -> None:
-        self._cluster.learn()
+        self._cluster.open()
 
     def close(self) -> None:
         self._cluster.drop()
@@ -78,7 +80,7 @@ class SlotFence:
         if batch.token != self._token:
             self._token = batch.token
             self._doubtful.clear()
-        self._slots[batch.token] = list(parts)
+            self._answers.clear()
         outcomes = dict(plan.refused)
         refusals: dict[int, SinkUnavailable] = {}
         for slot, answer in self._ask_all(batch, parts).items():
@@ -96,8 +98,7 @@ class SlotFence:
 
     def _ask_all(self, batch: Batch, parts: Mapping[int, Part]) -> dict[int, dict[int, str] | SinkUnavailable]:
         """For each slot the errors of its messages that are not delivered, or why there is no answer."""
-        if self._silent:
-            self._cluster.learn()  # another node may serve their slots by now
+        self._cluster.refresh(at_once=bool(self._silent))  # another node may serve their slots by now
         answers: dict[int, dict[int, str] | SinkUnavailable] = {}
         settled = self._settled(batch)
         silent: dict[Address | None, SinkUnavailable] = {}
@@ -105,7 +106,9 @@ class SlotFence:
         # Nodes that do not answer come last: they must not use up the time of the others.
         for slot in sorted(parts, key=lambda slot: self._cluster.owner(slot) in self._silent):
             node = self._cluster.owner(slot)
-            if node in silent:
+            if slot in self._answers:
+                answers[slot] = self._answers[slot]
+            elif node in silent:
                 answers[slot] = SinkUnavailable(silent[node].reason, unknown=False)
             elif time.monotonic() > deadline or batch.lost():
                 answers[slot] = SinkUnavailable("there was no time left for it", unknown=False)
@@ -122,14 +125,17 @@ class SlotFence:
         def call(*requests: bytes) -> list[Any]:
             return self._cluster.call(slot, *requests)
 
+        count = self._cluster.replicas(slot) if self._wait_replicas is None else self._wait_replicas
+        replicas = Replicas(count, self._wait_ms) if count else None
         try:
-            answer = ask(call, batch, part, settled=settled, replicas=self._replicas, tag=TAGS[slot])
+            answer = ask(call, batch, part, settled=settled, replicas=replicas, tag=TAGS[slot])
         except SinkUnavailable as error:
             self._cluster.drop(slot)
             if error.unknown:
                 self._doubtful.add(slot)
             return error
         self._doubtful.discard(slot)
+        self._answers[slot] = answer
         return answer
 
     def _raise_what_concerns_all(self, refusals: Mapping[int, SinkUnavailable], parts: int) -> None:

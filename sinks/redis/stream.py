@@ -22,7 +22,6 @@ from sinks.envelopes.cloudevents import StructuredOptions, structured
 from sinks.redis.connection import Argument, bulk
 from sinks.redis.fence import Fence, RedisOptions, RedisSink
 from sinks.redis.plan import AT_ONCE, Command, Push, Unsendable, check_size
-from sinks.redis.script import Replicas
 from sinks.redis.slots import SlotFence
 from sinks.redis.url import Place
 from sinks.template import Template
@@ -52,8 +51,8 @@ class RedisStreamSink(RedisSink):
     def fingerprint(self) -> str:
         return f"{self.place} stream {self.config.options.stream}"
 
-    def cluster_fence(self, place: Place, replicas: Replicas | None) -> Fence:
-        return SlotFence(place, self.config, replicas, self._stream_of)
+    def cluster_fence(self, place: Place) -> Fence:
+        return SlotFence(place, self.config, self._stream_of)
 
     def _stream_of(self, message: Message) -> str:
         options: RedisStreamOptions = self.config.options

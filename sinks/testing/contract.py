@@ -21,54 +21,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, ClassVar, NamedTuple
-from uuid import uuid4
+from itertools import count
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
 
-from sinks.base import DELIVERED, Batch, Delivered, Hold, Message, Outcome, Reject, Sink, SinkUnavailable
-
-CREATED_US = 1_764_445_000_123_456
-CLAIMED_US = CREATED_US + 1_000_000
-
-PAYLOADS = [
-    b'[{"b":1,"a":1.0,"a":2,"n":1234567890123456789,"x":1e308,"m":0.1000}]',
-    b'[ {"spaces" :\n[ ] } ]',
-    '["zoë 😀", "\\u0000", "\\ud800"]'.encode(),
-    b"[]",
-    b"[" + b"[" * 200 + b"]" * 200 + b"]",
-]
-"""Whatever rewrites JSON changes one of these."""
-
-
-class Received(NamedTuple):
-    """A message as the broker holds it."""
-
-    id: str
-    kind: str
-    data: bytes
-
-
-def message(number: int, **changes: Any) -> Message:
-    """A message like any other; `number` is its row's id."""
-    default = Message(
-        id=number,
-        kind="SendReceipt",
-        key=None,
-        payload=b'[%d, "payload"]' % number,
-        body=None,
-        headers={},
-        message_id=uuid4(),
-        attempts=1,
-        created_us=CREATED_US + number,
-    )
-    return default._replace(**changes)
-
-
-def batch(messages: Sequence[Message], **changes: Any) -> Batch:
-    """A claim of these messages, under a token of its own."""
-    return Batch(**{"token": uuid4(), "messages": messages, "claimed_us": CLAIMED_US, **changes})
+from sinks.base import DELIVERED, Delivered, Hold, Message, Outcome, Reject, Sink, SinkUnavailable
+from sinks.testing.messages import PAYLOADS, Received, batch, message
 
 
 class SinkContract(ABC):
@@ -77,6 +37,12 @@ class SinkContract(ABC):
     fenced: ClassVar[bool] = False
     takes_body: ClassVar[bool] = True
     """Whether it delivers bytes that are not JSON; False: it must reject them."""
+
+    one_step: ClassVar[int | None] = None
+    """Most messages that it sends before it asks again whether its claim is lost; None: it sends a batch in one step,
+    and does not ask."""
+    works_long: ClassVar[bool] = False
+    """Whether it works on its messages for so long that it asks before each one whether the relay is stopping."""
 
     @abstractmethod
     def make(self, *, ordered: bool = False) -> Sink:
@@ -221,11 +187,30 @@ class SinkContract(ABC):
             assert [one for one in received if one in of_key] == of_key
         assert len(received) == len(delivered)
 
-    def test_lost_claim_still_gets_an_answer(self) -> None:
+    def test_lost_claim_still_gets_an_answer_and_sends_nothing(self) -> None:
         messages = [message(1), message(2)]
         with self.opened() as sink:
             outcomes = self.outcomes_or_error(sink, messages, lost=lambda: True)
         assert isinstance(outcomes, Exception) or len(outcomes) == len(messages)
+        if self.one_step is not None:
+            assert list(self.received()) == []
+
+    def test_claim_lost_after_the_first_step_sends_nothing_more(self) -> None:
+        messages = [message(number) for number in range(1, 3 * (self.one_step or 1) + 1)]
+        asked = count()
+        with self.opened() as sink:
+            outcomes = self.outcomes_or_error(sink, messages, lost=lambda: next(asked) > 0)
+        assert isinstance(outcomes, Exception) or len(outcomes) == len(messages)
+        assert len(self.received()) <= (self.one_step or len(messages))
+
+    def test_stopping_leaves_no_message_half_done(self) -> None:
+        """What it says is delivered has arrived, and nothing else."""
+        messages = [message(number) for number in range(1, 6)]
+        with self.opened() as sink:
+            outcomes = self.outcomes_or_error(sink, messages, stopping=lambda: True)
+        assert not isinstance(outcomes, Exception)
+        assert {type(outcome) for outcome in outcomes} == {Hold if self.works_long else Delivered}
+        self.assert_arrived([] if self.works_long else messages)
 
     def test_suite_fits_the_sink(self) -> None:
         assert self.make().fenced == self.fenced

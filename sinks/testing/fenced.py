@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sinks.base import DELIVERED, ClaimRevoked, Delivered, Reject
-from sinks.testing.contract import SinkContract, batch, message
+from sinks.testing.contract import SinkContract
+from sinks.testing.messages import batch, message
 
 
 class FencedSinkContract(SinkContract):

@@ -10,13 +10,16 @@ from typing import Literal
 import pytest
 
 from sinks.base import Message, Sink, SinkConfig
-from sinks.local.sink import LocalOptions, LocalSink
+from sinks.local.options import LocalOptions
+from sinks.local.sink import LocalSink
 from sinks.testing import Received, SinkContract
 from tests import local_handlers
 
 
 class TestLocalThreads(SinkContract):
     executor: Literal["thread", "process"] = "thread"
+    one_step = 1
+    works_long = True
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

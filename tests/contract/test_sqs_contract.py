@@ -26,6 +26,7 @@ def received(body: str, attributes: Mapping[str, Mapping[str, str]]) -> Received
 
 
 class SqsContract(SinkContract):
+    one_step = 10
     queue: str
     client: Mapping[str, Any]
     proxy: FaultProxy

@@ -20,11 +20,12 @@ from benchmarks.report import Report
 from tests.crash import faults
 from tests.crash.brokers import ALL, Broker, Copy, brokers
 from tests.crash.load import Writers
-from tests.crash.relays import LEASE_S, Relays
+from tests.crash.relays import LEASE_S, Launch, Relays
 from tests.servers.base import wait_until
 from tests.servers.postgres import migrate, new_cluster, new_database
 from tests.servers.proxy import FaultProxy
 
+RELAYS = 3
 HEAD = """
 [log]
 format = "json"
@@ -77,7 +78,7 @@ def run(
     (folder / "relay.toml").write_text(text, encoding="utf-8")
     with (
         FaultProxy.before(url) as database,
-        Relays(url, database.url(url), folder, chance) as relays,
+        Relays(url, launches(folder / "relay.toml", database.url(url)), chance) as relays,
         Writers(url, rate, chance.random()) as writers,
     ):
         for number in range(kills):
@@ -91,6 +92,10 @@ def run(
         print("draining", flush=True)
         wait_until(lambda: relays.drained() or relays.keep_alive(), timeout=300, interval=0.5)
         return relays, writers.committed
+
+
+def launches(file: Path, url: str) -> list[Launch]:
+    return [Launch(file, {"RELAY_DATABASE_URL": url})] * RELAYS
 
 
 def disturb(relays: Relays, database: FaultProxy, sinks: list[Broker], chance: random.Random) -> None:

@@ -47,7 +47,8 @@ class Broker(ABC):
         """Break a connection, some way."""
 
 
-def _section(name: str, **keys: Any) -> str:
+def section(name: str, **keys: Any) -> str:
+    """A sink's section of relay.toml."""
     return f"[sinks.{name}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in keys.items())
 
 
@@ -76,9 +77,9 @@ class RedisBroker(Broker):
     def configuration(self) -> str:
         url = self._proxy.url(self._server.url)
         if self.name == "jobs":
-            return _section("jobs", type="sidekiq", url=url, queue="jobs")
+            return section("jobs", type="sidekiq", url=url, queue="jobs")
         order = "key" if self.ordered else "none"
-        return _section(self.name, type="redis-stream", url=url, stream=self.name, order=order)
+        return section(self.name, type="redis-stream", url=url, stream=self.name, order=order)
 
     def held(self) -> list[Copy]:
         client = self._server.client()
@@ -106,7 +107,7 @@ class KafkaBroker(Broker):
         self._topic = cluster.new_topic(partitions=12)
 
     def configuration(self) -> str:
-        return _section(
+        return section(
             self.name, type="kafka", topic=self._topic, order="key", shards=16, exactly_once=self.exact,
             client=self._cluster.client, workers=2,
         )  # fmt: skip
@@ -127,7 +128,7 @@ class SqsBroker(Broker):
         self._queue = server.new_queue(fifo=True)
 
     def configuration(self) -> str:
-        return _section(
+        return section(
             "sqs", type="sqs", queue=self._queue, order="key", shards=8, batch_messages=50, client=self._server.client
         )
 

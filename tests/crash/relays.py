@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -9,13 +10,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import psycopg
 
-RELAYS = 3
 LEASE_S = 3
 AIMED = 0.8
 """Part of the kills and freezes that wait until a relay holds messages; the others come whenever they come."""
@@ -24,58 +26,96 @@ LONGEST_PAUSE_S = 0.03
 """Between two looks whether a relay holds messages: at random, so that every step of a send is met."""
 
 
+@dataclass
+class Launch:
+    """How one of the relays is started, each time."""
+
+    file: Path
+    """Its relay.toml. What it says goes into a file of the same name that ends with ".log"."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "relay", "--config", str(self.file), *arguments]
+
+    @property
+    def log(self) -> Path:
+        return self.file.with_suffix(".log")
+
+
 class Relays:
-    """Always three of them, some frozen for longer than their lease.
+    """Always as many as there are launches, some frozen for longer than their lease.
 
     Args:
         url: of the database.
-        relays_url: of the same, as the relays see it.
+        launches: the configuration of the first is applied.
     """
 
-    def __init__(self, url: str, relays_url: str, folder: Path, chance: random.Random) -> None:
+    def __init__(self, url: str, launches: Sequence[Launch], chance: random.Random) -> None:
         self.killed_holding = 0
         """Kills that left a claim behind."""
         self.frozen_holding = 0
-        self._folder = folder
+        self.ended: list[tuple[Path, int]] = []
+        """Log and exit code of those that ended though nobody asked them to."""
+        self.left: list[tuple[Path, subprocess.Popen[bytes]]] = []
+        """Log and process of those that were asked to end."""
+        self._url = url
+        self.launches = list(launches)
         self._chance = chance
-        self._env = {**os.environ, "RELAY_DATABASE_URL": relays_url}
-        self._conn = psycopg.connect(url, autocommit=True)
+        self._conn: psycopg.Connection | None = None
         self._running: list[subprocess.Popen[bytes]] = []
         self._frozen: dict[int, threading.Timer] = {}
 
     def __enter__(self) -> Self:
-        subprocess.run([*self._command("apply")], env=self._env, check=True, stdout=subprocess.DEVNULL)
-        self._running = [self._start() for _ in range(RELAYS)]
+        first = self.launches[0]
+        subprocess.run(first.command("apply"), env={**os.environ, **first.env}, check=True, stdout=subprocess.DEVNULL)
+        self._running = [self._start(launch) for launch in self.launches]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.thaw()
-        for relay in self._running:
+        for relay in [*self._running, *(relay for _, relay in self.left)]:
             relay.kill()
             relay.wait()
-        self._conn.close()
+        if self._conn:
+            self._conn.close()
         if kind is not None:
             sys.stderr.write(self.log()[-4000:])
 
     def log(self) -> str:
         """What all of them said."""
-        return (self._folder / "relay.log").read_text(errors="replace")
+        files = {launch.log: None for launch in self.launches}
+        return "".join(file.read_text(errors="replace") for file in files)
 
-    def kill(self) -> None:
-        """SIGKILL one, and start another in its place."""
+    def kill(self) -> int:
+        """SIGKILL one, and start another in its place; which one."""
         relay = self._stopped()
         self.killed_holding += relay.pid in self._holders()
         relay.kill()
         relay.wait()
-        self._running[self._running.index(relay)] = self._start()
+        return self._replace(relay)
 
-    def freeze(self) -> None:
+    def terminate(self) -> int:
+        """SIGTERM one, and start another in its place at once; which one."""
+        relay = self._stopped()
+        relay.send_signal(signal.SIGTERM)
+        relay.send_signal(signal.SIGCONT)
+        index = self._replace(relay)
+        self.left.append((self.launches[index].log, relay))
+        return index
+
+    def leave(self) -> None:
+        """SIGTERM the last one; nothing takes its place."""
+        relay = self._running.pop()
+        relay.send_signal(signal.SIGTERM)
+        self.left.append((self.launches[len(self._running)].log, relay))
+
+    def freeze(self, least: float = LEASE_S + 0.5, most: float = LEASE_S + 8.0) -> None:
         """SIGSTOP one for longer than its lease; by then another one has its messages."""
         if all(map(self._is_frozen, self._running)):
             return
         relay = self._stopped()
         self.frozen_holding += relay.pid in self._holders()
-        timer = threading.Timer(LEASE_S + self._chance.uniform(0.5, 8.0), relay.send_signal, [signal.SIGCONT])
+        timer = threading.Timer(self._chance.uniform(least, most), _wake, [relay])
         timer.start()
         self._frozen[relay.pid] = timer
 
@@ -90,16 +130,28 @@ class Relays:
         """Start again what ended by itself; always false."""
         for index, relay in enumerate(self._running):
             if relay.poll() is not None:
-                self._running[index] = self._start()
+                self.ended.append((self.launches[index].log, relay.returncode))
+                self._running[index] = self._start(self.launches[index])
         return False
 
     def drained(self) -> bool:
         """Whether nothing is left to deliver. Dead messages would be: nothing may die here."""
-        row = self._conn.execute(
+        row = self._connection().execute(
             "select exists (select from relay.outbox) or exists (select from relay.claims)"
             " or exists (select from relay.dead)"
-        ).fetchone()
+        ).fetchone()  # fmt: skip
         return row is not None and not row[0]
+
+    def holding(self) -> int | None:
+        """Wait a moment until one of those that are awake holds messages; its number."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            holders = self._holders()
+            for index, relay in enumerate(self._running):
+                if relay.pid in holders and not self._is_frozen(relay):
+                    return index
+            time.sleep(self._chance.uniform(0, LONGEST_PAUSE_S))
+        return None
 
     def _stopped(self) -> subprocess.Popen[bytes]:
         """One that is stopped (SIGSTOP), most often at a moment when it holds messages."""
@@ -121,12 +173,29 @@ class Relays:
 
     def _holders(self) -> set[int]:
         """Processes that hold messages. A relay signs its claims HOST:PROCESS:…"""
-        rows = self._conn.execute("select distinct split_part(worker, ':', 2)::int from relay.claims")
-        return {process for (process,) in rows}
+        try:
+            rows = self._connection().execute("select distinct split_part(worker, ':', 2)::int from relay.claims")
+            return {process for (process,) in rows}
+        except psycopg.OperationalError:  # the server is down, or ended our session
+            self._conn = None
+            return set()
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        with (self._folder / "relay.log").open("ab") as log:
-            return subprocess.Popen(self._command("run"), env=self._env, stderr=log)
+    def _connection(self) -> psycopg.Connection:
+        if self._conn is None or self._conn.closed:
+            self._conn = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
+        return self._conn
 
-    def _command(self, name: str) -> list[str]:
-        return [sys.executable, "-m", "relay", "--config", str(self._folder / "relay.toml"), name]
+    def _replace(self, relay: subprocess.Popen[bytes]) -> int:
+        index = self._running.index(relay)
+        with contextlib.suppress(KeyError):
+            self._frozen.pop(relay.pid).cancel()
+        self._running[index] = self._start(self.launches[index])
+        return index
+
+    def _start(self, launch: Launch) -> subprocess.Popen[bytes]:
+        with launch.log.open("ab") as log:
+            return subprocess.Popen(launch.command("run"), env={**os.environ, **launch.env}, stderr=log)
+
+
+def _wake(relay: subprocess.Popen[bytes]) -> None:
+    relay.send_signal(signal.SIGCONT)

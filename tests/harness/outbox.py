@@ -140,7 +140,8 @@ class Outbox:
         port = free_port()
         environment = {**self.environment}
         environment["RELAY_DATABASE"] = json.dumps({**json.loads(environment["RELAY_DATABASE"]), **database})
-        argv = [sys.executable, "-m", "relay", "run", "--http", f"{LOCALHOST}:{port}", *options]
+        # As people start it: `python -m` would look for modules in the current directory first.
+        argv = [str(Path(sys.executable).with_name("relay")), "run", "--http", f"{LOCALHOST}:{port}", *options]
 
         def ready() -> bool:
             return _get(port, "readyz" if wait else "healthz")[0] == 200

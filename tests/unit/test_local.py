@@ -15,10 +15,14 @@ from relay.config.settings import load as load_settings
 from relay.errors import ConfigError
 from sinks import base
 from sinks.base import SinkConfig, SinkUnavailable
-from sinks.local.handlers import Kinds, NotImportable, call, load
+from sinks.local import Message, Reject, Retry
+from sinks.local.handlers import Kinds, NotImportable, OnError, call, load
 from sinks.local.lanes import NOT_SENT, Lanes
-from sinks.local.sink import LocalOptions, LocalSink, Message, Reject, Retry
+from sinks.local.options import LocalOptions
+from sinks.local.sink import LocalSink
 from sinks.testing import batch, message
+
+SILENT = OnError(lambda kind, text: None, wanted=False)
 
 
 def no_loop(work: Coroutine[Any, Any, Any]) -> None:
@@ -122,14 +126,14 @@ def test_what_a_handler_raises_is_an_outcome(error: Exception, outcome: base.Out
     def handler(message: Message) -> None:
         raise error
 
-    assert call(handler, message(1), no_loop) == outcome
+    assert call(handler, message(1), no_loop, SILENT) == outcome
 
 
 def test_reason_says_where_but_not_what() -> None:
     def handler(message: Message) -> None:
         int("secret")
 
-    outcome = call(handler, message(1), no_loop)
+    outcome = call(handler, message(1), no_loop, SILENT)
     assert isinstance(outcome, base.Retry)
     assert outcome.reason.startswith("ValueError at ")
     assert "test_local.py:" in outcome.reason

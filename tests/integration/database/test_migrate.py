@@ -315,6 +315,6 @@ def test_a_half_built_index_is_found_and_rebuilt(relay_database_url: str, tmp_pa
     assert "is up to date" in relay("migrate", "--check")
 
 
-def test_files_are_numbered_without_gaps() -> None:
+def test_no_two_files_have_a_number() -> None:
     names = sorted(path.name for path in (folder() / "migrations").iterdir())
-    assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1))
+    assert len({int(name[:4]) for name in names}) == len(names)

@@ -7,7 +7,6 @@ what is sent of a key is the beginning of what the database holds of it, and in 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,11 +26,12 @@ from relay.database.connection import Database
 from relay.process.store import Store
 from sinks.base import DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry
 from tests.harness.ordered import BEHIND, OrderedSink
+from tests.servers.given import given
 
 pytestmark = pytest.mark.full
 
 KEYS = st.sampled_from(["a", "a", "b", "c", None])
-EXAMPLES = int(os.environ.get("RELAY_TEST_EXAMPLES", "12"))
+EXAMPLES = int(given("EXAMPLES") or "12")
 STEPS = 80
 NUMBERS = st.integers(0, 2)
 LIMITS = st.integers(1, 8)

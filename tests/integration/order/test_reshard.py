@@ -122,11 +122,11 @@ def test_it_waits_for_who_is_just_claiming(ordered: MakeSink, monkeypatch: pytes
     read = worker._reader._read
     with ExitStack() as stack:
 
-        def reshard_before(conn: psycopg.Connection, shards: list[int], limit: int) -> Any:
+        def reshard_before(conn: psycopg.Connection, shards: list[int], limit: int, apart: bool) -> Any:
             said = stack.enter_context(running(sink, 7))
             wait_until(lambda: said, what="its saying what it waits for")
             assert f"process {conn.info.backend_pid}" in said[0]
-            return read(conn, shards, limit)
+            return read(conn, shards, limit, apart)
 
         monkeypatch.setattr(worker._reader, "_read", reshard_before)
         assert worker.claim(10) is None

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from relay.telemetry.http import HttpServer
 from tests.harness.outbox import Outbox
 from tests.servers.base import LOCALHOST, wait_until
 from tests.servers.proxy import FaultProxy
@@ -40,6 +44,48 @@ def test_a_client_that_says_nothing_blocks_no_other(outbox: Outbox) -> None:
         assert relay.ready()
         assert "relay_messages" in relay.get("metrics")
         assert time.monotonic() - started < 10
+
+
+def test_hundreds_of_clients_that_never_end_a_request_take_nothing_from_the_relay(outbox: Outbox) -> None:
+    """Silent ones, ones that drip. The same kind: whatever else a stranger may open for nothing."""
+    outbox.configure()
+    with outbox.relay() as relay, ExitStack() as stack:
+        resource.prlimit(relay.pid, resource.RLIMIT_NOFILE, (96, 96))
+        strangers = [stack.enter_context(socket.create_connection((LOCALHOST, relay.port))) for _ in range(300)]
+        for stranger in strangers[-40:]:
+            with suppress(OSError):
+                stranger.sendall(b"GET /healthz HTTP/1.1\r\nX-Drip: ")
+        outbox.insert(50)
+        outbox.wait_until_empty()
+        assert relay.healthy()
+        assert relay.ready()
+
+        def dripping() -> int:
+            """How many still have their connection after another byte each."""
+            return sum(_takes(stranger, b".") for stranger in strangers[-20:])
+
+        wait_until(lambda: dripping() == 0, timeout=30, interval=0.5, what="the end of requests that drip")
+        assert relay.healthy()
+
+
+def _takes(client: socket.socket, data: bytes) -> bool:
+    client.setblocking(False)
+    try:
+        client.send(data)
+        return client.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_an_ipv6_address() -> None:
+    server = HttpServer("[::1]:0", CollectorRegistry(), lambda: True, lambda: False)
+    try:
+        with urlopen(f"http://[::1]:{server.port}/healthz", timeout=5) as answer:
+            assert answer.status == 200
+    finally:
+        server.close()
 
 
 def test_readiness_is_the_databases_and_health_is_not(outbox: Outbox) -> None:

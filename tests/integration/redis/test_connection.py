@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import logging
+import socket
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from sinks.base import DELIVERED, SinkConfig, SinkUnavailable
+from sinks.redis import server as redis_server
 from sinks.redis.server import warn_of_eviction
 from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.testing import batch, message
 from tests.redis_sinks import jobs, names, payloads, sidekiq, streams
-from tests.servers.base import LOCALHOST, free_port
+from tests.servers.base import LOCALHOST, free_port, wait_until
 from tests.servers.proxy import Direction, FaultProxy
 from tests.servers.redis import run_redis
 
@@ -134,3 +138,41 @@ def test_unix_socket(tmp_path: Path) -> None:
         with streams(f"unix://{path}") as sink:
             assert list(sink.send(batch([message(1)]))) == [DELIVERED]
         assert len(payloads(client)) == 1
+
+
+def test_name_that_leads_elsewhere_now_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fail-over behind a name leaves the old server alive. A resolver without an answer changes nothing."""
+    lookup = socket.getaddrinfo
+    leads_to: list[str | None] = ["127.0.0.1"]
+
+    def resolver(host: str, *arguments: Any, **options: Any) -> Any:
+        if host != "primary.test":
+            return lookup(host, *arguments, **options)
+        if leads_to[0] is None:
+            raise socket.gaierror("no answer")
+        return lookup(leads_to[0], *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    monkeypatch.setattr(redis_server, "LOOK_UP_S", 0.0)
+    port = free_port()
+    with run_redis(port=port) as old, run_redis("redis:6.2", "--bind", "127.0.0.2", port=port), old.client() as client:
+        with streams(f"redis://primary.test:{port}/0") as sink, redis.Redis("127.0.0.2", port) as new:
+
+            def reaches_new() -> bool:
+                assert list(sink.send(batch([message(1)]))) == [DELIVERED]
+                return bool(payloads(new))
+
+            for address in ("127.0.0.1", None):
+                leads_to[0] = address
+                for _ in range(3):
+                    assert not reaches_new()
+                    wait_until(lambda: not _looks_up(), what="the look-up being over")
+            leads_to[0] = "127.0.0.2"
+            wait_until(reaches_new, what="the other server being used")
+            count = len(payloads(client))
+            assert reaches_new()
+        assert len(payloads(client)) == count
+
+
+def _looks_up() -> bool:
+    return any(thread.name == "redis-name" for thread in threading.enumerate())

@@ -239,7 +239,7 @@ def test_mark_that_is_none_of_ours_refuses_the_batch(redis_url: str, redis_clien
 def test_answer_that_is_not_the_script_s_is_no_answer(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with streams(redis_url) as sink:
         assert isinstance(sink.fence, ServerFence)
-        monkeypatch.setattr(sink.fence.connection, "call", lambda *requests: [b"OK"])
+        monkeypatch.setattr(sink.fence.primary.connection, "call", lambda *requests: [b"OK"])
         with pytest.raises(SinkUnavailable) as caught:
             sink.send(batch([message(1)]))
     assert caught.value.unknown

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import redis
 
 from sinks.base import DELIVERED, SinkUnavailable
-from sinks.redis.stream import RedisStreamSink
 from sinks.testing import batch, message
 from tests.redis_sinks import jobs, marks, payloads, sidekiq, streams
 from tests.servers.base import LOCALHOST, free_port, wait_until
-from tests.servers.redis import RedisServer, Sentinel, run_redis, run_redis_sentinel
+from tests.servers.redis import RedisServer, run_redis
 from tests.servers.sqs_stub import certificate
 
 COMMANDS = ["+evalsha", "+eval", "+get", "+set", "+del", "+expire", "+ping"]
@@ -71,72 +69,6 @@ def test_user_with_as_few_rights_as_the_docs_say(redis_url: str, redis_client: r
         assert len(marks(redis_client)) == 2
     finally:
         redis_client.acl_deluser("streams", "jobs")
-
-
-@pytest.fixture
-def group() -> Iterator[Sentinel]:
-    with run_redis_sentinel() as group:
-        yield group
-
-
-def sentinel_url(group: Sentinel, *first: str) -> str:
-    hosts = [*first, *[f"{LOCALHOST}:{watcher.port}" for watcher in group.sentinels]]
-    return f"redis+sentinel://{','.join(hosts)}/{group.name}/0"
-
-
-def sends(sink: RedisStreamSink, number: int) -> bool:
-    """Whether it gets a message through."""
-    with suppress(SinkUnavailable):
-        return list(sink.send(batch([message(number)]))) == [DELIVERED]
-    return False
-
-
-@pytest.mark.full
-def test_sentinels_name_the_next_primary_when_one_dies(group: Sentinel) -> None:
-    # The first one of them does not answer.
-    with streams(sentinel_url(group, f"{LOCALHOST}:{free_port()}")) as sink, group.replica.client() as promoted:
-        assert sends(sink, 1)
-        wait_until(lambda: len(payloads(promoted)) == 1, what="the replica having the message")
-        group.primary.server.kill()
-        with pytest.raises(SinkUnavailable):
-            sink.send(batch([message(2)]))
-        wait_until(lambda: sends(sink, 2), timeout=20, what="the next primary")
-        assert [payload[1:2] for payload in payloads(promoted)] == [b"1", b"2"]
-
-
-@pytest.mark.full
-def test_primary_that_was_demoted_is_left(group: Sentinel) -> None:
-    with streams(sentinel_url(group)) as sink, group.replica.client() as promoted:
-        assert sends(sink, 1)
-        with group.sentinels[0].client() as client:
-            client.execute_command("SENTINEL FAILOVER", group.name)
-        wait_until(lambda: promoted.info("replication")["role"] == "master", timeout=20, what="the new primary")
-        with group.primary.client() as client:
-            wait_until(lambda: client.info("replication")["role"] == "slave", timeout=20, what="the demotion")
-        began = time.monotonic()
-        wait_until(lambda: sends(sink, 2), timeout=20, what="a message getting through")
-        assert time.monotonic() - began < 15
-        assert len(payloads(promoted)) == 2
-
-
-@pytest.mark.full
-def test_service_that_no_sentinel_knows(group: Sentinel) -> None:
-    with pytest.raises(SinkUnavailable, match="No master found for 'other'") as caught:
-        with streams(sentinel_url(group).replace(f"/{group.name}/", "/other/")):
-            pass
-    assert not caught.value.unknown
-
-
-def test_silent_sentinels_leave_no_send_hanging() -> None:
-    with run_redis("redis:6.2") as server:
-        hosts = ",".join([f"{LOCALHOST}:{server.port}"] * 3)
-        server.server.freeze()
-        began = time.monotonic()
-        with pytest.raises(SinkUnavailable, match="No master found"):
-            with streams(f"redis+sentinel://{hosts}/primary", timeout=2.0):
-                pass
-        assert time.monotonic() - began < 5
-        server.server.thaw()
 
 
 @contextmanager

@@ -207,6 +207,41 @@ def test_outside_a_transaction_it_is_refused_where_it_would_be_committed(with_wr
     with_writer(work)
 
 
+def test_without_await_nothing_can_be_committed(
+    with_writer: Suite, other: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever forgets `await` believes that the message is part of the transaction. The same could happen to a task
+    that is never run, to a call whose answer is kept and not used, and to one on a cursor."""
+    said: list[str] = []
+
+    async def work(writer: Writer) -> None:
+        if not hasattr(writer.conn, "__aenter__"):
+            return
+        monkeypatch.setattr("sys.unraisablehook", lambda unraisable: said.append(str(unraisable.exc_value)))
+        # psycopg leaves the block of a transaction without an error where the connection is closed.
+        with suppress(Exception):
+            async with writer.transaction():
+                await settled(writer.execute("insert into orders values (1)"))
+                publish(writer.conn, "k", 1)
+        assert len(said) == 1
+        assert said[0].startswith("a message was not written: `await` is missing")
+
+    with_writer(work)
+    assert other.execute("select id from orders").fetchall() == []
+
+
+def test_an_awaitable_may_be_a_task_or_gathered(with_writer: Suite, other: Connection) -> None:
+    async def work(writer: Writer) -> None:
+        async with writer.transaction():
+            answer = publish(writer.conn, "k", 1)
+            await (asyncio.create_task(answer) if asyncio.iscoroutine(answer) else settled(answer))
+            answer = publish(writer.conn, "k", 1)
+            await (asyncio.gather(answer) if asyncio.iscoroutine(answer) else settled(answer))
+
+    with_writer(work)
+    assert len(written(other, "id")) == 2
+
+
 def test_what_is_refused_leaves_the_transaction_as_it_was(with_writer: Suite, other: Connection) -> None:
     async def work(writer: Writer) -> None:
         async with writer.transaction():

@@ -70,7 +70,7 @@ def test_every_key(tmp_path: Path) -> None:
         kind = "Send*"
         sink = "orders"
         share = [0, 50]
-        shadow = true
+        shadow = false
         """,
     )
     assert (result.database.notify, result.database.timeout) == (False, 0.5)
@@ -84,7 +84,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert sink.client == {"bootstrap.servers": "kafka:9092", "nested": {"retries": 0}}
     assert [(route.kind, route.share, route.shadow) for route in result.routes] == [
         ("order.*", (0, 100), False),
-        ("Send*", (0, 50), True),
+        ("Send*", (0, 50), False),
     ]
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from datetime import date
 from decimal import Decimal
 from enum import IntEnum
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay import RawJson
+from relay import Event, RawJson, set_json_default
 from relay.errors import InvalidMessage, RelayError
 from relay.write.json_text import check_text, json_text
+from relay.write.messages import event_row
 
 NUL = "expected text without the character U+0000 (NUL), got one at position 1"
 HALF = "expected Unicode text, got half a surrogate pair (U+D800)"
@@ -151,3 +156,25 @@ def test_whatever_passes_can_be_read_by_anybody(value: Any) -> None:
     strings = text.replace("\\\\", "")
     assert "\\u0000" not in strings
     assert json_text(RawJson(text), "payload") == text
+
+
+@pytest.fixture
+def hook() -> Iterator[None]:
+    set_json_default(str)
+    yield
+    set_json_default(None)
+
+
+@pytest.mark.usefixtures("hook")
+def test_an_application_may_say_how_its_values_are_written() -> None:
+    """UUID, Decimal, datetime, at any depth and in headers; what the hook answers is checked like everything else."""
+    value = {"id": UUID(int=1), "total": Decimal("9.90"), "at": [date(2026, 1, 31)]}
+    expected = '{"id":"00000000-0000-0000-0000-000000000001","total":"9.90","at":["2026-01-31"]}'
+    assert json_text(value, "payload") == expected
+    assert event_row(Event("k", value, headers=value)).headers == expected
+    for bad in ({"a": Path("x\0")}, {"a": Path("x\ud800")}):
+        with pytest.raises(InvalidMessage, match=r"payload\.a: expected"):
+            json_text(bad, "payload")
+    set_json_default(json.JSONEncoder().default)
+    with pytest.raises(InvalidMessage, match="payload: expected JSON: Object of type UUID"):
+        json_text(value, "payload")

@@ -1,0 +1,121 @@
+"""Where messages go, and what is there in the end."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.crash.brokers import Copy
+from tests.model.stage import Stage, Wires
+
+PATIENT = 1_000_000
+"""Attempts of messages that nothing but a fault of the relay could make dead."""
+
+
+class Destination(ABC):
+    """One sink of a seed.
+
+    `exact`: second copies are a fault. `may_die`: what it is told to refuse becomes dead.
+    """
+
+    exact = False
+    may_die = False
+
+    def __init__(self, name: str, keys: Mapping[str, Any]) -> None:
+        self.name = name
+        self.shards: int = keys.get("shards", 0)
+        """0: unordered."""
+        self.blocks = keys.get("after_dead") == "block"
+        self._keys = keys
+
+    @property
+    def ordered(self) -> bool:
+        return self.shards > 0
+
+    def keys(self, relay: int) -> dict[str, Any]:
+        """Its keys, as one of the relays has them."""
+        order = {"order": "key", "shards": self.shards} if self.ordered else {}
+        return {**self._keys, **order, "max_attempts": 4 if self.may_die else PATIENT, **self.reached(relay)}
+
+    def reached(self, relay: int) -> dict[str, Any]:
+        """How this relay gets there."""
+        return {}
+
+    @abstractmethod
+    def held(self) -> Iterator[Copy]:
+        """All copies; those of a key in the order in which they came."""
+
+
+def copy_of(payload: bytes | str) -> Copy:
+    number, key, *_ = json.loads(payload)
+    return Copy(number, key)
+
+
+class RedisDestination(Destination):
+    """A stream or a queue of one server. Each relay has a way of its own there."""
+
+    exact = True
+
+    def __init__(self, name: str, keys: Mapping[str, Any], stage: Stage, wires: Wires) -> None:
+        super().__init__(name, keys)
+        self._redis = stage.redis
+        self._wires = wires
+
+    def reached(self, relay: int) -> dict[str, Any]:
+        return {"url": self._wires.to("redis", relay)}
+
+    def held(self) -> Iterator[Copy]:
+        with self._redis.server.client() as client:
+            if self._keys["type"] == "sidekiq":
+                jobs: Any = client.lrange(f"queue:{self._keys['queue']}", 0, -1)
+                yield from (copy_of(json.dumps(json.loads(job)["args"])) for job in reversed(jobs))
+            else:
+                entries: Any = client.xrange(self._keys["stream"])
+                yield from (copy_of(fields[b"payload"]) for _, fields in entries)
+
+
+class LocalDestination(Destination):
+    """Functions of `jobs.py`, which fail on demand."""
+
+    may_die = True
+
+    def __init__(self, name: str, keys: Mapping[str, Any], stage: Stage, wires: Wires) -> None:
+        handlers = {"*": f"tests.model.jobs:{name}"}
+        super().__init__(name, {"type": "local", "handlers": handlers, "timeout": "20s", **keys})
+        self._file = wires.folder / f"{name}.jsonl"
+
+    def held(self) -> Iterator[Copy]:
+        if self._file.exists():
+            # What was killed in the middle of a line did not do its work; lines are whole or absent.
+            yield from map(copy_of, self._file.read_text().splitlines())
+
+
+Make = Callable[[Stage, Wires], Destination]
+
+BACKOFF = {"base": "100ms", "max": "1s"}
+
+
+def _redis(name: str, **keys: Any) -> Make:
+    return lambda stage, wires: RedisDestination(name, keys | {"backoff": BACKOFF}, stage, wires)
+
+
+def _local(name: str, **keys: Any) -> Make:
+    return lambda stage, wires: LocalDestination(name, keys | {"backoff": BACKOFF}, stage, wires)
+
+
+SINKS: Mapping[str, Make] = {
+    "stream": _redis("stream", type="redis-stream", stream="stream"),
+    "stream_keys": _redis("stream_keys", type="redis-stream", stream="stream_keys", shards=8),
+    "stream_strict": _redis("stream_strict", type="redis-stream", stream="stream_strict", shards=3, strict=True),
+    "jobs": _redis("jobs", type="sidekiq", queue="jobs"),
+    "jobs_keys": _redis("jobs_keys", type="sidekiq", queue="jobs_keys", shards=64),
+    "local_threads": _local("local_threads", concurrency=4),
+    "local_processes": _local("local_processes", concurrency=2, executor="process"),
+    "local_skip": _local("local_skip", concurrency=3, shards=8, after_dead="skip"),
+    "local_block": _local("local_block", concurrency=3, shards=5, after_dead="block"),
+}
+"""By name."""
+FROM_WHEELS = tuple(SINKS)
+"""Those whose servers come with Python packages."""

@@ -1,0 +1,105 @@
+"""The servers of a run, which are killed and started again, and the wires of a seed that lead to them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from tests.servers.base import Server, free_port
+from tests.servers.postgres import PostgresCluster, new_cluster
+from tests.servers.proxy import FaultProxy
+from tests.servers.redis import RedisServer, run_redis
+
+T = TypeVar("T")
+NEEDS_REDIS = ("stream", "jobs")
+
+
+class Restartable(Generic[T]):
+    """A server that may be killed, and started again on the same data and port.
+
+    Args:
+        run: runs it for the length of a `with` block.
+    """
+
+    def __init__(self, run: Callable[[], AbstractContextManager[T]]) -> None:
+        self._run = run
+        self._running = ExitStack()
+        self.up = False
+
+    def start(self) -> None:
+        """Unless it runs."""
+        if not self.up:
+            self.server = self._running.enter_context(self._run())
+            self.up = True
+
+    def stop(self) -> None:
+        self.up = False
+        self._running.close()
+
+    def kill(self, server: Server) -> None:
+        """SIGKILL the whole group."""
+        server.kill()
+        self.stop()
+
+
+@dataclass
+class Stage:
+    """What all seeds of a run share."""
+
+    cluster: PostgresCluster
+    postgres: Restartable[Server]
+    redis: Restartable[RedisServer]
+
+
+@contextmanager
+def stage(sinks: Sequence[str], postgres: int, redis: str) -> Iterator[Stage]:
+    """Start what these sinks need.
+
+    Args:
+        postgres: its version.
+        redis: such as "redis:7.0".
+    """
+    with ExitStack() as stack:
+        cluster = stack.enter_context(new_cluster(postgres))
+        database = Restartable(lambda: cluster.run(max_prepared_transactions=20))
+        stack.callback(database.stop)
+        database.start()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relay-model-redis-")))
+        port = free_port()
+        # What it acknowledged it has written: whatever kills it then is no excuse.
+        options = ("--appendonly", "yes", "--appendfsync", "always")
+        server = Restartable(lambda: run_redis(redis, *options, port=port, folder=folder))
+        stack.callback(server.stop)
+        if any(name.startswith(NEEDS_REDIS) for name in sinks):
+            server.start()
+        yield Stage(cluster, database, server)
+
+
+class Wires:
+    """Proxies of a seed: one for each relay and server, so that what one relay sends can be held back alone.
+
+    Args:
+        folder: of the seed.
+        urls: of the servers, by name.
+    """
+
+    def __init__(self, stack: ExitStack, folder: Path, relays: int, urls: dict[str, str]) -> None:
+        self.folder = folder
+        self.urls = urls
+        self.proxies = {
+            name: [stack.enter_context(FaultProxy.before(url)) for _ in range(relays)] for name, url in urls.items()
+        }
+
+    def to(self, name: str, relay: int) -> str:
+        """The URL that this relay has for a server."""
+        return self.proxies[name][relay].url(self.urls[name])
+
+    def heal(self) -> None:
+        """End all faults."""
+        for proxies in self.proxies.values():
+            for proxy in proxies:
+                proxy.resume()

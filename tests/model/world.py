@@ -1,0 +1,216 @@
+"""A seed's world while it lives: its database, relays, writers and wires, and what is still to happen."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.sql import SQL, Identifier, Literal
+
+from tests.crash.brokers import section
+from tests.crash.relays import Launch, Relays
+from tests.model import audit, jobs
+from tests.model.plan import Plan
+from tests.model.sinks import SINKS, Destination
+from tests.model.stage import Stage, Wires
+from tests.model.writers import Writers
+from tests.servers.base import wait_until
+from tests.servers.postgres import migrate, new_database
+
+ROOT = Path(__file__).parents[2]
+Action = Callable[[], object]
+
+
+@dataclass
+class World:
+    """Everything that steps act upon."""
+
+    plan: Plan
+    stage: Stage
+    folder: Path
+    url: str
+    wires: Wires
+    sinks: list[Destination]
+    relays: Relays
+    writers: Writers
+    log: list[str] = field(default_factory=list)
+    """What was done when."""
+    answers: list[subprocess.CompletedProcess[str]] = field(default_factory=list)
+    """Of the commands that an operator ran."""
+    discards: set[str] = field(default_factory=set)
+    """Sinks of which dead messages were discarded."""
+    releases: set[str] = field(default_factory=set)
+    """Sinks of which keys were released."""
+    _later: list[tuple[float, int, Action]] = field(default_factory=list)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _started: float = field(default_factory=time.monotonic)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def later(self, seconds: float, action: Action) -> None:
+        """Do this in so many seconds, or when the world is healed."""
+        self.at(self.now + seconds, action)
+
+    def at(self, second: float, action: Action) -> None:
+        heapq.heappush(self._later, (second, next(self._numbers), action))
+
+    def live(self, seconds: float) -> None:
+        """Let everything happen that is due within so many seconds from the start; see that the relays live."""
+        while self._later and self._later[0][0] < seconds:
+            at, _, action = heapq.heappop(self._later)
+            self._wait(at)
+            action()
+        self._wait(seconds)
+
+    def rest(self) -> None:
+        """Whatever was to happen later happens now."""
+        while self._later:
+            _, _, action = heapq.heappop(self._later)
+            action()
+
+    def _wait(self, until: float) -> None:
+        while (left := until - self.now) > 0:
+            self.relays.keep_alive()
+            time.sleep(min(left, 0.2))
+
+    def sql(self, text: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Run one statement in its own transaction; nothing where the server is down."""
+        try:
+            with psycopg.connect(self.url, autocommit=True, connect_timeout=5) as conn:
+                cursor = conn.execute(text.encode(), parameters or None)
+                return cursor.fetchall() if cursor.description else []
+        except psycopg.OperationalError as error:
+            self.note(f"the database refused: {error}")
+            return []
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A `relay` command, to its end. It has no proxy before the database."""
+        launch = self.relays.launches[0]
+        env = {**os.environ, **launch.env, "RELAY_DATABASE_URL": self.url}
+        done = subprocess.run(
+            launch.command(*arguments), env=env, capture_output=True, text=True, timeout=100, check=False
+        )
+        self.note(f"relay {' '.join(arguments)}: {done.returncode} {done.stdout[-300:]!r} {done.stderr[-600:]!r}")
+        self.answers.append(done)
+        return done
+
+    def discarded(self, sink: str, died: set[int]) -> set[int]:
+        """Those of these messages that an operator may have discarded."""
+        return died if sink in self.discards else set()
+
+    def released(self, sink: str) -> bool:
+        """Whether an operator let keys go on without a message of theirs."""
+        return sink in self.releases
+
+    def note(self, text: str) -> None:
+        self.log.append(f"{self.now:6.1f} s  {text}")
+
+
+@contextmanager
+def new_world(plan: Plan, stage: Stage, folder: Path, tree: Path | None) -> Iterator[World]:
+    """Make it, and start relays and writers.
+
+    Args:
+        tree: the relays run this copy of the product.
+    """
+    with ExitStack() as stack:
+        url = stack.enter_context(new_database(stage.cluster.url()))
+        migrate(url)
+        audit.install(url)
+        _set_defaults(url, plan)
+        servers = {"postgres": url, **({"redis": stage.redis.server.url} if stage.redis.up else {})}
+        if stage.redis.up:
+            with stage.redis.server.client() as client:
+                client.flushall()
+        wires = Wires(stack, folder, len(plan.relays), servers)
+        sinks = [SINKS[name](stage, wires) for name in plan.sinks]
+        configure(plan, sinks, folder)
+        path = os.pathsep.join(map(str, [*([tree] if tree else []), ROOT]))
+        env = {"PYTHONPATH": path, jobs.FOLDER: str(folder)}
+        launches = [
+            Launch(folder / f"relay-{number}.toml", env | {"RELAY_DATABASE_URL": wires.to("postgres", number)})
+            for number in range(len(plan.relays))
+        ]
+        relays = stack.enter_context(Relays(url, launches, random.Random(plan.writers + 1)))
+        writers = stack.enter_context(Writers(url, plan))
+        yield World(plan, stage, folder, url, wires, sinks, relays, writers)
+
+
+def _set_defaults(url: str, plan: Plan) -> None:
+    with psycopg.connect(url, autocommit=True) as conn:
+        database = Identifier(conn.info.dbname)
+        settings = {**plan.defaults, "relay.notify": "off" if plan.prepares else "on"}
+        for name, value in settings.items():
+            parts = SQL(".").join(map(Identifier, name.split(".")))
+            conn.execute(SQL("alter database {} set {} = {}").format(database, parts, Literal(value)))
+
+
+def configure(plan: Plan, sinks: list[Destination], folder: Path) -> None:
+    """Write the relays' files."""
+    kinds = [("all", sink.name) for sink in sinks] + [(f"to.{sink.name}", sink.name) for sink in sinks]
+    routes = "".join(f"[[routes]]\nkind = {json.dumps(kind)}\nsink = {json.dumps(name)}\n" for kind, name in kinds)
+    for number, own in enumerate(plan.relays):
+        sections = "".join(section(sink.name, **{**sink.keys(number), **own}) for sink in sinks)
+        head = '[database]\ntimeout = "5s"\n[log]\nformat = "json"\n'
+        (folder / f"relay-{number}.toml").write_text(head + sections + routes, encoding="utf-8")
+
+
+def heal(world: World) -> None:
+    """End all that is wrong."""
+    world.rest()
+    world.stage.postgres.start()
+    if "redis" in world.wires.urls:
+        world.stage.redis.start()
+    world.wires.heal()
+    world.relays.thaw()
+    world.writers.stop()
+    (world.folder / "down").unlink(missing_ok=True)
+    (world.folder / "healed").touch()
+
+
+def unblock(world: World, sink: str) -> None:
+    """Put back what is dead; then let go what nobody else lets go."""
+    [(dead, blocked)] = world.sql(
+        "select (select count(*) from relay.dead where sink = %s),"
+        " (select count(*) from relay.stuck_keys where sink = %s and retry_at is null)",
+        sink, sink,
+    ) or [(0, 0)]  # fmt: skip
+    if dead:
+        world.command("dead", "requeue", "--sink", sink, "--yes")
+    elif blocked:
+        world.command("keys", "release", "--all", "--sink", sink)
+
+
+def drain(world: World, timeout: float) -> bool:
+    """Wait until nothing is left to deliver; whether that came true."""
+
+    def empty() -> bool:
+        world.relays.keep_alive()
+        for sink in world.sinks:
+            if sink.blocks:
+                unblock(world, sink.name)
+        [(left,)] = world.sql(
+            "select (select count(*) from relay.outbox) + (select count(*) from relay.claims)"
+            " + (select count(*) from relay.stuck_keys)"
+        ) or [(1,)]
+        return bool(left == 0)
+
+    try:
+        wait_until(empty, timeout=timeout, interval=0.3)
+    except TimeoutError:
+        return False
+    return True
