@@ -11,28 +11,27 @@ Duties of an `Engine`, which one thread runs:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 from uuid import UUID
 
 import structlog
 
 from relay.backoff import Backoff
 from relay.claims.answers import checked, tidy, to_send, where, why, with_unsent
-from relay.claims.claim import Claim, LostClaim
+from relay.claims.claim import Claim
 from relay.claims.rows import RowClaims
 from relay.claims.shards import ShardClaims
 from relay.config.settings import SinkSettings
 from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.process.circuit import Circuit
 from relay.process.leases import Lease, Leases
+from relay.process.steps import Steps
 from relay.process.stopping import Stopping
+from relay.process.telling import tell
 from relay.telemetry.metrics import Metrics
 from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
 
 log = structlog.get_logger("relay")
-
-T = TypeVar("T")
 
 
 class Engine:
@@ -66,15 +65,20 @@ class Engine:
         self._leases = leases
         self._stopping = stopping
         self._metrics = metrics
-        self._database_backoff = Backoff(0.1, 5.0)
+        self._steps = Steps(settings.name, stopping)
         self._read_backoff = Backoff(0.1, 5.0)
         self._open = False
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
+        self._not_read: int | None = None
+        """The message that could not be read the last time."""
         self.claimed = 0
         """How many claims were not empty since the start."""
-        self.trouble: str | None = None
+
+    @property
+    def trouble(self) -> str | None:
         """What the database refused last; None while it works."""
+        return self._steps.trouble
 
     def run_once(self) -> float | None:
         """One round. Returns seconds until another makes sense; None where there was nothing to do."""
@@ -85,9 +89,9 @@ class Engine:
             return self._circuit.wait()
         asked_at = time.monotonic()
         try:
-            claim = self._database(lambda: self._claim(limit), "claim")
+            claim = self._steps.take(lambda: self._claim(limit), "claim")
         except RelayError:
-            return self._database_backoff.next()
+            return self._steps.wait()
         if claim is None:
             self._circuit.worked(self._settings.batch_messages)
             return None
@@ -166,16 +170,18 @@ class Engine:
     def _read(self, claim: Claim) -> bool:
         """Read the data of a message that is claimed without it; False where that failed, and the claim is over."""
         largest = min(self._settings.message_bytes, self._sink.largest or self._settings.message_bytes)
+        message = claim.messages[0].id
         try:
             self._claims.read(claim, largest)
-        except DatabaseTooSlow:
-            # As if it had failed to send: a message that always takes too long must run out of attempts.
-            self._settle(
-                claim, [Retry("reading it from the database took longer than one statement may take")], True, sent=False
-            )
-            return False
         except DatabaseUnavailable as error:
-            self._release(claim, unknown=False, reason=f"reading it failed: {error}")
+            # Where it takes too long, or fails again while the database answers otherwise, the message is to blame: it
+            # must run out of attempts.
+            guilty = isinstance(error, DatabaseTooSlow) or message == self._not_read
+            self._not_read = message
+            if guilty and claim.messages[0].kind:
+                self._settle(claim, [Retry(tidy(f"it could not be read from the database: {error}"))], True, sent=False)
+            else:
+                self._release(claim, unknown=False, reason=f"it could not be read from the database: {error}")
             self._stopping.wait(self._read_backoff.next())
             return False
         self._read_backoff.reset()
@@ -214,29 +220,18 @@ class Engine:
             self._broken(verdict.trouble)
         elif sent:
             self._worked()
-        if not self._insist(lambda: self._claims.settle(claim, verdict)):
+        if not self._steps.insist(lambda: self._claims.settle(claim, verdict)):
             self._lost(claim, "it was gone at the settle")
             return
         if certain:
             # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
             self._settled.append(claim.token)
         self._metrics.settled(self.name, verdict)
-        for message_id, reason in verdict.dead:
-            log.warning("message is dead", sink=self.name, id=message_id, reason=reason)
-        for destination, reason in verdict.unwell[:1]:
-            # Who is behind it sees no open circuit and no dead message, only that they wait.
-            count = len(verdict.unwell)
-            log.warning("destination is unwell", sink=self.name, name=tidy(destination), count=count, reason=reason)
-        for message in verdict.arrived[:1]:
-            count = len(verdict.arrived)
-            log.info("messages had arrived before, not sent again", sink=self.name, count=count, first_id=message.id)
-        for message_id, reason in verdict.failed()[:1]:
-            count = len(verdict.failed())
-            log.info("messages failed", sink=self.name, count=count, first_id=message_id, reason=reason)
+        tell(self.name, verdict)
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sink.fenced
-        if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
+        if not self._steps.insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
             self._lost(claim, "it was gone at the release")
 
     def _crashed(self, claim: Claim, error: BaseException) -> None:
@@ -246,36 +241,9 @@ class Engine:
         if len(claim.messages) == 1:
             verdict = self._claims.judge(claim, [Retry(reason)])
             verdict.unknown = claim.token
-            self._insist(lambda: self._claims.settle(claim, verdict))
+            self._steps.insist(lambda: self._claims.settle(claim, verdict))
         else:
-            self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason, died=True))
-
-    def _insist(self, write: Callable[[], None]) -> bool:
-        """Write until the database takes it, or until the process has to go; False where the claim is not ours."""
-        while True:
-            try:
-                self._database(write, "settle")
-            except LostClaim:
-                return False
-            except RelayError:
-                if self._stopping.wait_at_once(self._database_backoff.next()):
-                    return False
-            else:
-                return True
-
-    def _database(self, work: Callable[[], T], step: str) -> T:
-        try:
-            result = work()
-        except RelayError as error:
-            if self.trouble != str(error):
-                self.trouble = str(error)
-                log.error("database refused", sink=self.name, step=step, reason=self.trouble)
-            raise
-        if self.trouble is not None:
-            log.info("database works again", sink=self.name)
-            self.trouble = None
-        self._database_backoff.reset()
-        return result
+            self._steps.insist(lambda: self._claims.release(claim, unknown=True, reason=reason, died=True))
 
     def _worked(self) -> None:
         if self._circuit.worked(self._settings.batch_messages):

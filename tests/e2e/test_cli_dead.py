@@ -128,7 +128,36 @@ def test_a_requeued_message_is_what_it_was_and_starts_again(relay: Command, conn
     conn.execute("insert into relay.outbox (sink, kind, key, payload) values ('orders', 'x', 'k3', '{}')")
     assert value(conn, "select shard from relay.outbox where kind = 'x'") == shard
 
-    assert relay("dead", "requeue", "3", "2", "--yes") == "requeued 0 messages\n"
+    again = relay.run("dead", "requeue", "3", "2", "4", "--yes")
+    assert (again.returncode, again.stdout) == (1, "requeued 1 message\n")
+    assert "expected 3 dead messages with these ids, found 1" in again.stderr
+
+
+def test_a_new_generation_is_another_message(relay: Command, conn: Connection) -> None:
+    bury(conn, 1)
+    old = value(conn, "select message_id from relay.dead")
+    assert relay("dead", "requeue", "1", "--again", "--yes") == "requeued 1 message\n"
+    row = conn.execute("select id, message_id, prior_tokens from relay.outbox").fetchone()
+    assert row is not None
+    assert (row[0], row[2]) == (1, None)
+    assert row[1] != old
+
+
+def test_a_discarded_message_leaves_its_key_blocked_and_that_is_said(relay: Command, conn: Connection) -> None:
+    bury(conn, 6)
+    conn.execute(
+        "insert into relay.stuck_keys (sink, key_hash, key, upto, retry_at)"
+        " values ('orders', relay.hash_of('k3', null), 'k3', 2, null),"
+        " ('orders', relay.hash_of('k6', null), 'k6', 5, now())"
+    )
+    printed = relay("dead", "discard", "3", "6", "--yes")
+    assert printed == (
+        'discarded 2 messages\nkey "k3" of sink orders is still blocked: relay keys release --sink orders KEY\n'
+    )
+    assert relay.json("dead", "discard", "1", "--yes")["blocked_keys"] == []
+    unknown = relay.run("dead", "discard", "424242", "--yes")
+    assert unknown.returncode == 1
+    assert "expected 1 dead message with these ids, found 0" in unknown.stderr
 
 
 def test_a_message_whose_duplicate_lives_stays_dead(relay: Command, conn: Connection) -> None:
@@ -169,7 +198,12 @@ def test_a_hundred_thousand_are_requeued_and_discarded_in_batches(relay: Command
     assert relay("dead", "discard", "--error", "error 3", "--yes").startswith("discarded 4,7")
     assert value(conn, "select count(*) from relay.dead") == kept
     assert len(relay.json("dead", "list")) == kept
-    assert relay.json("dead", "discard", "--all", "--dry-run") == {"matched": kept, "discarded": 0, "dry_run": True}
+    assert relay.json("dead", "discard", "--all", "--dry-run") == {
+        "matched": kept,
+        "discarded": 0,
+        "dry_run": True,
+        "blocked_keys": [],
+    }
     relay("dead", "discard", "--all", "--yes")
     assert relay("dead", "discard", "--all", "--yes") == "discarded 0 messages\n"
     assert value(conn, "select count(*) from relay.outbox") == 66_667
