@@ -9,6 +9,8 @@ from relay.claims.edge import Edge
 from tests.harness.ordered import OrderedSink, deliver
 from tests.servers.base import wait_until
 
+WAITING = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+
 
 def test_shard_that_is_being_settled_is_not_looked_into(ordered: Callable[..., OrderedSink]) -> None:
     sink = ordered(shards=4)
