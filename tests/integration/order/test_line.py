@@ -24,15 +24,7 @@ def test_shard_that_is_being_settled_is_not_looked_into(ordered: Callable[..., O
         stranger.execute("select from relay.outbox for update")
         settling = threading.Thread(target=worker.settle, args=(claim, verdict))
         settling.start()
-        wait_until(
-            lambda: (
-                sink.sql(
-                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
-                )
-                == [(1,)]
-            ),
-            what="the settle waiting for the stranger",
-        )
+        wait_until(lambda: sink.sql(WAITING) == [(1,)], what="the settle waiting for the stranger")
         known = edge.line.known()
     settling.join()
     assert known == list(claim.shards)
