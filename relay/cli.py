@@ -31,6 +31,7 @@ class Lazy(NamedTuple):
 COMMANDS: Final = {
     "init": Lazy("config:init", "Write a commented relay.toml."),
     "migrate": Lazy("schema:migrate", 'Create or upgrade the schema "relay".'),
+    "grants": Lazy("schema:grants", "Print the rights of the two group roles, as SQL."),
     "apply": Lazy("schema:apply", "Write the file's sinks and routes into the database."),
     "config": Lazy("config:config", "Check or show the configuration."),
     "run": Lazy("run:run", "Deliver messages until stopped."),

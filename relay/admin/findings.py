@@ -14,7 +14,11 @@ from relay.statements import statement
 
 FINDINGS: Final = (
     "blocked_keys",
+    "publications",
+    "restored_schema",
+    "row_security",
     "share_gaps",
+    "stranded_messages",
     "unserved_sinks",
     "waiting_relays",
 )

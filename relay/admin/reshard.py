@@ -3,8 +3,9 @@
 1. `begin`: nothing of the sink is claimed any more, and the trigger is compiled for the new number;
 2. `wait`: until every transaction is over that may still use the old number, or claim (whoever held the lock of a
    writer at that moment; all others take it later, and see the new number), and until the live claims have ended;
-3. `move`: once through the table, page by page, whatever is in a wrong shard goes to its own;
-4. `finish`: the sink is claimed again.
+3. `move`: through the table, page by page, whatever is in a wrong shard goes to its own;
+4. `finish`: the sink is claimed again, but only if a look at the whole table at once finds nothing in a wrong shard.
+   Else somebody has rewritten the table meanwhile, and `move` follows again.
 
 Interrupted at any point, the sink stays as it is, unclaimed, until the same is run again, from the beginning.
 """
@@ -87,14 +88,16 @@ def move(database: Database, sink: str) -> Iterator[tuple[int, int]]:
         yield 0, 0
 
 
-def finish(database: Database, sink: str, shards: int) -> None:
-    """Claim again.
+def finish(database: Database, sink: str, shards: int) -> bool:
+    """Claim again, if every message is in its shard; False: `move` has to go through the table again.
 
     Raises:
         RelayError: somebody else is moving the sink's messages to another number of shards.
     """
-    if not database.run(statement("admin/reshard/end_reshard"), {"sink": sink, "shards": shards}):
+    ended, misplaced = database.query(statement("admin/reshard/end_reshard"), {"sink": sink, "shards": shards})[0]
+    if not ended and not misplaced:
         raise RelayError(f'sink "{sink}" is being resharded by somebody else, or was: see relay status')
+    return bool(ended)
 
 
 def _pages(database: Database, table: str) -> int:

@@ -33,8 +33,12 @@ def open_database(settings: BaseSettings, *, name: str, timeout: float | None = 
 
 
 @contextmanager
-def database_of(options: Globals, name: str) -> Iterator[tuple[Database, BaseSettings]]:
+def database_of(options: Globals, name: str, timeout: float | None = None) -> Iterator[tuple[Database, BaseSettings]]:
     """The configured database, whose schema fits this release, for the length of a command; and the configuration.
+
+    Args:
+        name: what `pg_stat_activity` shows.
+        timeout: seconds that one statement may take; default: as configured.
 
     Raises:
         SchemaMismatch: the schema is missing, older or newer.
@@ -42,7 +46,7 @@ def database_of(options: Globals, name: str) -> Iterator[tuple[Database, BaseSet
     from relay.database.schema import check_version
 
     settings = options.base()
-    database = open_database(settings, name=name)
+    database = open_database(settings, name=name, timeout=timeout)
     try:
         check_version(database)
         yield database, settings

@@ -11,6 +11,8 @@ from relay.commands.common import counted, database_of, print_json, unknown_sink
 from relay.commands.progress import progress
 
 MOST = 1024
+LONGEST_LOOK_S = 3600.0
+"""Looking through a large table takes its time."""
 
 
 @click.command()
@@ -28,20 +30,22 @@ def reshard(options: Globals, sink: str, shards: int, as_json: bool) -> None:
 
     say = partial(click.echo, err=True)
     moved = 0
-    with database_of(options, "relay reshard") as (database, settings):
+    with database_of(options, "relay reshard", timeout=LONGEST_LOOK_S) as (database, settings):
         old = work.begin(database, sink, shards, say=say)
         if old is None:
             raise unknown_sink(database, sink)
         try:
             work.wait(database, sink, say=say)
-            with progress("pages", work.pages(database)) as advance:
-                for pages, messages in work.move(database, sink):
-                    moved += messages
-                    advance(pages)
+            while True:
+                with progress("pages", work.pages(database)) as advance:
+                    for pages, messages in work.move(database, sink):
+                        moved += messages
+                        advance(pages)
+                if work.finish(database, sink, shards):
+                    break
         except BaseException:
             say(f'nothing is delivered to sink "{sink}" until this has finished: run it again')
             raise
-        work.finish(database, sink, shards)
     if as_json:
         print_json({"sink": sink, "before": old, "shards": shards, "moved": moved})
     else:

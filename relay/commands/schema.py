@@ -1,8 +1,9 @@
-"""`relay migrate`, `relay apply`."""
+"""`relay migrate`, `relay grants`, `relay apply`."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ LONGEST_MIGRATION_S = 24 * 3600.0
 
 
 @click.command()
-@click.option("--sql", is_flag=True, help="Print the SQL, for psql -v ON_ERROR_STOP=1 -f. Needs no database.")
+@click.option("--sql", is_flag=True, help="Print the SQL, for psql or your own migrations. Needs no database.")
 @click.option("--after", type=click.IntRange(0), help="With --sql: only what follows this version.", metavar="VERSION")
 @click.option("--check", is_flag=True, help="Change nothing; exit code 3 when something is to be done.")
 @click.pass_obj
@@ -51,6 +52,15 @@ def migrate(options: Globals, sql: bool, after: int | None, check: bool) -> None
     click.echo(f'schema "relay" is up to date: version {newest}')
 
 
+@click.command()
+@click.option("--sql", is_flag=True, required=True, help="Print the SQL. Needs no database.")
+def grants(sql: bool) -> None:
+    """Print what gives the roles relay_writer and relay_worker their rights. `relay migrate` grants the same."""
+    from relay.database import schema
+
+    click.echo(schema.grants(), nl=False)
+
+
 def _check(database: Database) -> None:
     from relay.database import schema
 
@@ -71,32 +81,46 @@ def _check(database: Database) -> None:
 def apply(options: Globals, dry_run: bool, as_json: bool) -> None:
     """Write the file's sinks and routes into the database, then route what had no route until now."""
     from relay.admin import apply as work
+    from relay.admin import upkeep
     from relay.admin.difference import difference
 
     settings = options.settings(clients=False)
     with database_of(options, "relay apply") as (database, _):
         if dry_run:
             changes = difference(database.query, settings)
-            _show(changes, as_json, dry_run=True)
+            _show(changes, as_json, dry_run=True, repaired=upkeep.restored(database).problems())
             work.refuse(database, changes)
             return
-        changes = work.apply(database, settings, say=partial(click.echo, err=True))
+        say = partial(click.echo, err=True)
+        changes = work.apply(database, settings, say=say)
+        repaired = upkeep.repair(database, say=say)
         rerouted = sum(work.reroute(database))
         unrouted = work.unrouted(database)
-    _show(changes, as_json, rerouted=rerouted, unrouted=unrouted)
+    _show(changes, as_json, repaired=repaired, rerouted=rerouted, unrouted=unrouted)
 
 
-def _show(changes: Difference, as_json: bool, *, dry_run: bool = False, rerouted: int = 0, unrouted: int = 0) -> None:
+def _show(
+    changes: Difference,
+    as_json: bool,
+    *,
+    repaired: Sequence[str],
+    dry_run: bool = False,
+    rerouted: int = 0,
+    unrouted: int = 0,
+) -> None:
     if as_json:
         lines = [{"change": _sign(old, new), **_facts(new or old)} for old, new in changes]
-        print_json({"changes": lines, "dry_run": dry_run, "rerouted": rerouted, "unrouted": unrouted})
+        counts = {"rerouted": rerouted, "unrouted": unrouted}
+        print_json({"changes": lines, "dry_run": dry_run, "repaired": repaired, **counts})
         return
     for old, new in changes:
         was = f"{_words(old)} → " if old and new else ""
         row: Any = new or old
         title = f"route {row.kind} → {row.sink}" if "kind" in row._fields else f"sink {row.name}"
         click.echo(f"{_sign(old, new)} {title}: {was}{_words(row)}")
-    if not changes:
+    for problem in repaired:
+        click.echo(f"{'to repair' if dry_run else 'repaired'}: {problem}")
+    if not changes and not repaired:
         click.echo("no difference")
     elif dry_run:
         click.echo("nothing was changed")

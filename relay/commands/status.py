@@ -41,7 +41,8 @@ def status(
 
     --check finds: messages without a route or for a sink that is not configured; an open circuit; more dead messages
     than --max-dead; a message due for longer than --max-age; messages due while no relay runs; blocked keys; shares
-    that leave buckets out; sinks that no relay serves. A paused sink may wait.
+    that leave buckets out; sinks that no relay serves; a schema that was published, secured or restored in such a way
+    that messages stay or cost more. A paused sink may wait.
     """
     from relay.admin.findings import find
     from relay.admin.status import read_status

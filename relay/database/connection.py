@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, LiteralString
 
 import psycopg
@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
-from relay.database.encodings import codec_of, write_what_fits
+from relay.database import encodings
 from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.statements import statement
 
@@ -32,9 +32,13 @@ EPOCH_2000_US = 946_684_800_000_000
 STATEMENT_SHARE = 0.9
 """The server itself ends a statement after this part of what we wait for it, so that none of ours is left behind."""
 
+CANCEL_S = 2.0
+"""So long it may take to ask the server to end a statement."""
+
 # What passes by itself: SQLSTATE classes and codes of a restart, a fail-over, a time-out, a conflict, an overload.
 PASSING_CLASSES = ("08", "40", "53", "57", "58")
-PASSING_CODES = ("25006", "25P03", "55006", "55P03", "26000", "XX000")
+# 55000 and 42P10: a publication was made; a relay gives its tables the identity that they need (`relay.identities`).
+PASSING_CODES = ("25006", "25P03", "55000", "42P10", "55006", "55P03", "26000", "XX000")
 
 
 SESSION_OPTIONS = (
@@ -57,14 +61,22 @@ class _Connection(psycopg.Connection[Any]):
     """A connection whose every wait for the server ends."""
 
     deadline_s: float = 30.0
+    pooled = False
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return super().wait(_until(gen, time.monotonic() + self.deadline_s), *args, **kwargs)
         except _TooLate:
             # Nothing more can be said on it, not even "rollback".
+            if self.pooled:
+                self._end_statement()
             self.close()
             raise
+
+    def _end_statement(self) -> None:
+        """End it on the server too: nothing else does so behind a pooler, and it would keep one of its connections."""
+        with suppress(psycopg.Error):
+            self.cancel_safe(timeout=CANCEL_S)
 
 
 class _TooLate(psycopg.OperationalError):
@@ -148,7 +160,7 @@ class Database:
     @property
     def encoding(self) -> str:
         """The codec of texts as the database keeps them; UTF-8 where it does not care."""
-        return codec_of(self.connection())
+        return encodings.codec_of(self.connection().info.parameter_status("server_encoding") or "UTF8") or "utf-8"
 
     def connection(self) -> psycopg.Connection[Any]:
         """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN."""
@@ -170,8 +182,10 @@ class Database:
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         self.connections += 1
         self.pooled = self.pooled or not self._begin_session(conn)
+        conn.pooled = self.pooled
         conn.prepare_threshold = None if self.pooled else 5 if self._brief else 0
-        write_what_fits(conn)
+        if not self._brief:
+            encodings.fit(conn)
         # What a writer supplied stays bytes and times stay integers: nothing is parsed that is only passed on, and what
         # cannot be read is found out message by message.
         conn.adapters.register_loader("json", ByteaBinaryLoader)

@@ -1,13 +1,14 @@
 """The database's schema: numbered files, each applied once, all that are missing or none.
 
-1. look first, without any lock: most calls find nothing to do, and need no right to create anything;
+1. look first, without any lock: most calls find no file to apply, and need no right to create anything;
 2. else one transaction, of which only one at a time runs, applies every missing file and notes it;
-3. whoever waited for it looks again, and finds nothing to do.
+3. whoever waited for it looks again, and finds nothing to do;
+4. the owner of the schema also renews what others may have changed since: grants, identities of rows, indexes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, LiteralString
@@ -17,9 +18,11 @@ from psycopg.errors import Diagnostic, InsufficientPrivilege
 from psycopg.sql import SQL, Identifier, Literal
 
 from relay.database.connection import Database
-from relay.database.locks import PATIENCE_S, Say, with_patience
+from relay.database.locks import PATIENCE_S, Say, holders, with_patience
 from relay.errors import RelayError, SchemaMismatch
 from relay.statements import folder, statement
+
+TO_ASCII = str.maketrans("─│├└┘▶▲→", "-|++'>^>")
 
 Query = Callable[[LiteralString], list[tuple[Any, ...]]]
 
@@ -39,7 +42,8 @@ class Migration:
 def migrations() -> list[Migration]:
     """Every file of this release, in order."""
     files = sorted((folder() / "migrations").glob("[0-9]*_*.sql"))
-    parts = [(file.stem.partition("_"), file.read_text(encoding="utf-8")) for file in files]
+    # A database in another encoding has no place for what comments are drawn with.
+    parts = [(file.stem.partition("_"), file.read_text(encoding="utf-8").translate(TO_ASCII)) for file in files]
     return [Migration(int(number), name, text) for (number, _, name), text in parts]
 
 
@@ -57,7 +61,9 @@ def check_version(database: Database) -> None:
 
     Raises:
         SchemaMismatch: it is missing, older or newer; one line says what to do.
+        RelayError: row security hides it from this role.
     """
+    _refuse_hidden(database)
     missing = pending(database)
     if not missing:
         return
@@ -88,21 +94,30 @@ def migrate(database: Database, *, say: Say = lambda text: None, patience: float
                     "or give whoever that is the script: relay migrate --sql"
                 ) from error
             raise
-    _repair_indexes(database, say)
+    if database.query(statement("database/owns_schema"))[0][0]:
+        _renew(database, say)
+        _repair_indexes(database, say)
     return applied
 
 
 def script(after: int = 0) -> str:
-    """What `migrate` would run on a database at version `after`, for `psql -v ON_ERROR_STOP=1 -f`."""
-    parts = ["begin;\n", f"{statement('database/begin_migration').strip()};\n"]
+    """What `migrate` would run on a database at version `after`: one statement, which is all or nothing wherever it is
+    run, and leaves the settings of the transaction around it as they were."""
+    steps = []
     for migration in migrations():
         if migration.version > after:
             values = {"version": Literal(migration.version).as_string(), "name": Literal(migration.name).as_string()}
-            parts += [
-                f"-- {migration}\n\n{migration.text}",
-                f"{statement('database/record_migration').strip() % values};\n",
-            ]
-    return "\n".join([*parts, "commit;\n"])
+            tag = f"$v{migration.version}$"
+            steps.append(f"-- {migration}\nexecute {tag}\n{migration.text}{tag};\n")
+            steps.append(f"{statement('database/record_migration').strip() % values};\n")
+    steps.append(f"execute $rights$\n{grants()}$rights$;\n")
+    begin = statement("database/begin_migration").strip()
+    return statement("database/migration_script").format(begin=begin, steps="\n".join(steps))
+
+
+def grants() -> str:
+    """What gives the two group roles their rights, for psql."""
+    return f"{statement('database/grants').strip()};\n"
 
 
 def invalid_indexes(database: Database) -> list[str]:
@@ -145,6 +160,35 @@ def _remarks_to(say: Say, conn: Connection[Any]) -> Iterator[None]:
         yield
     finally:
         conn.remove_notice_handler(pass_on)
+
+
+def _renew(database: Database, say: Say) -> None:
+    """Grant what the two roles need, whenever they were made; and give rows the identity that publications need."""
+    with database.transaction() as conn, _remarks_to(say, conn):
+        conn.execute(statement("database/begin_migration"))
+        conn.execute(statement("database/grants"), prepare=False)
+    while (done := database.query(statement("database/set_identities"), {"back": True})[0][0]) is not None:
+        if not done:
+            say(f"rows keep the identity that they have, as a table is locked by: {holders(database)}; run it again")
+            return
+
+
+def _refuse_hidden(database: Database) -> None:
+    """
+    Raises:
+        RelayError: some rows cannot be seen, so nothing that this role found would be true.
+    """
+    hidden = [name for name, is_hidden in database.query(statement("database/row_security")) if is_hidden]
+    if hidden:
+        raise RelayError(hidden_rows(hidden))
+
+
+def hidden_rows(tables: Sequence[str]) -> str:
+    """What to say of tables that have row security."""
+    return (
+        f"row security hides rows of {', '.join(f'relay.{name}' for name in tables)}, so messages would stay: switch it"
+        " off there, or give the relay's role BYPASSRLS"
+    )
 
 
 def _repair_indexes(database: Database, say: Say) -> None:

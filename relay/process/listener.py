@@ -76,7 +76,11 @@ class Listener:
 
     def _prove(self, conn: psycopg.Connection[Any]) -> None:
         row = conn.execute(statement("process/notify_probe"), {"channel": self._probe}).fetchone()
-        self._note_usage(row[0] if row else 0.0)
+        usage, _, is_read_only = row or (0.0, None, False)
+        self._note_usage(usage)
+        if is_read_only:
+            # After a switch-over the server that was left may live on, and let its listeners hear themselves.
+            raise RelayError("the server is read-only, so nobody writes messages there")
         deadline = time.monotonic() + ANSWER_S
         while time.monotonic() < deadline and not self._stopping.is_set():
             for notification in conn.notifies(timeout=0.2, stop_after=1):

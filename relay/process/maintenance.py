@@ -14,8 +14,10 @@ import structlog
 from relay.backoff import Backoff
 from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import SinkSettings
+from relay.database.identities import Identities
 from relay.errors import DatabaseUnavailable, RelayError
 from relay.process.applied import check_sinks
+from relay.process.late_routes import LateRoutes
 from relay.process.stopping import Stopping
 from relay.process.store import Store
 from relay.telemetry.metrics import Metrics
@@ -53,6 +55,8 @@ class Maintenance:
         stopping: Stopping,
     ) -> None:
         self._store = store
+        self._identities = Identities(store.database)
+        self._late_routes = LateRoutes(store.database)
         self._worker = worker
         self._sinks = sinks
         self._wake = wake
@@ -83,9 +87,10 @@ class Maintenance:
 
     def tick(self) -> float:
         """One round; returns seconds until the next."""
+        self._identities.keep()
         self._say_alive()
         let_go = let_due_keys_go(self._store.database, LET_GO_KEYS)
-        if self._reap() + self._promote() + let_go:
+        if self._reap() + self._promote() + let_go + self._late_routes.route():
             self._wake()
         due = self._store.next_due()
         longest = LONGEST_WAIT_S * random.uniform(0.8, 1.0)

@@ -16,7 +16,9 @@ def tell(sink: str, verdict: Verdict) -> None:
         log.warning("message is dead", sink=sink, id=message_id, reason=reason)
     for destination, reason in verdict.unwell[:1]:
         # Who is behind it sees no open circuit and no dead message, only that they wait.
-        log.warning("destination is unwell", sink=sink, name=tidy(destination), count=len(verdict.unwell), reason=reason)
+        log.warning(
+            "destination is unwell", sink=sink, name=tidy(destination), count=len(verdict.unwell), reason=reason
+        )
     for message in verdict.arrived[:1]:
         log.info("had arrived before, not sent again", sink=sink, count=len(verdict.arrived), first_id=message.id)
     failed = verdict.failed()

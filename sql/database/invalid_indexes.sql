@@ -1,4 +1,4 @@
--- What an interrupted "create index concurrently" or "reindex … concurrently" left behind. The half-built copy that a
+-- What an interrupted "create index concurrently" or "reindex ... concurrently" left behind. The half-built copy that a
 -- reindex makes is to be dropped: its original is still there.
 select c.relname, c.relname ~ '_cc(new|old)[0-9]*$'
   from pg_index i

@@ -88,6 +88,8 @@ def run(
                 print(f"{number + 1} kills, {len(writers.committed)} messages committed", flush=True)
         writers.stop()
         relays.thaw()
+        for sink in sinks:
+            sink.recover()
         database.resume()
         print("draining", flush=True)
         wait_until(lambda: relays.drained() or relays.keep_alive(), timeout=300, interval=0.5)

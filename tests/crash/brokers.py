@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 from tests.crash import faults
+from tests.redis_clusters import Cluster, run_cluster
 from tests.servers import elasticmq, kafka
 from tests.servers.proxy import FaultProxy
 from tests.servers.redis import RedisServer, run_redis
@@ -45,6 +46,9 @@ class Broker(ABC):
 
     def disturb(self, chance: random.Random) -> None:
         """Break a connection, some way."""
+
+    def recover(self) -> None:
+        """End what would last."""
 
 
 def section(name: str, **keys: Any) -> str:
@@ -91,6 +95,44 @@ class RedisBroker(Broker):
 
     def disturb(self, chance: random.Random) -> None:
         faults.disturb(self._proxy, chance)
+
+
+class ClusterBroker(Broker):
+    """A stream for each key, spread over a cluster's nodes, of which one after the other is broken or refuses."""
+
+    name = "slots"
+    exact = True
+    ordered = True
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._refusing: FaultProxy | None = None
+
+    def configuration(self) -> str:
+        return section("slots", type="redis-stream", url=self._cluster.url, stream="slots:{key}", order="key", shards=8)
+
+    def held(self) -> list[Copy]:
+        found: list[Copy] = []
+        for client in self._cluster.clients:
+            for stream in client.scan_iter("slots:*"):
+                entries: Any = client.xrange(stream)
+                found += [_copy(fields[b"payload"]) for _, fields in entries]
+        return found
+
+    def disturb(self, chance: random.Random) -> None:
+        self.recover()
+        proxy = chance.choice(self._cluster.proxies)
+        if chance.random() < 0.3:
+            proxy.refuse()
+            proxy.cut()
+            self._refusing = proxy
+        else:
+            faults.disturb(proxy, chance)
+
+    def recover(self) -> None:
+        if self._refusing is not None:
+            self._refusing.resume()
+            self._refusing = None
 
 
 class KafkaBroker(Broker):
@@ -149,6 +191,8 @@ def brokers(names: list[str]) -> Iterator[list[Broker]]:
                     server = stack.enter_context(run_redis(REDIS))
                     redis = server, stack.enter_context(FaultProxy.before(server.url))
                 found.append(RedisBroker(name, *redis))
+            elif name == "slots":
+                found.append(ClusterBroker(stack.enter_context(run_cluster(REDIS))))
             elif name in ("kafka", "kafka-once"):
                 cluster = cluster or stack.enter_context(kafka.new_cluster())
                 found.append(KafkaBroker(name, cluster))
@@ -157,4 +201,4 @@ def brokers(names: list[str]) -> Iterator[list[Broker]]:
         yield found
 
 
-ALL: tuple[str, ...] = ("stream", "jobs", "keys", "kafka", "kafka-once", "sqs")
+ALL: tuple[str, ...] = ("stream", "jobs", "keys", "slots", "kafka", "kafka-once", "sqs")

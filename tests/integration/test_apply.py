@@ -12,6 +12,7 @@ from psycopg import Connection
 from psycopg.conninfo import make_conninfo
 
 from tests.command import SINKS, Command
+from tests.harness.observer import observed_writer
 from tests.servers.base import wait_until
 
 pytestmark = pytest.mark.full
@@ -67,7 +68,8 @@ def test_applied_again_it_writes_nothing(relay: Command, conn: Connection) -> No
     conn.execute("insert into relay.outbox (kind, payload) values ('Send', '{}'), ('nothing.matches', '{}')")
     before = footprint(conn)
     assert "no difference" in relay("apply")
-    assert relay.json("apply") == {"changes": [], "dry_run": False, "rerouted": 0, "unrouted": 1}
+    document = {"changes": [], "dry_run": False, "repaired": [], "rerouted": 0, "unrouted": 1}
+    assert relay.json("apply") == document
     assert footprint(conn) == before
 
 
@@ -177,6 +179,24 @@ def test_a_message_that_is_being_written_counts(relay: Command, conn: Connection
     assert rows(conn, "select shards from relay.sinks where name = 'orders'") == [(8,)]
 
 
+def test_writers_lose_little_while_it_waits_for_one_of_them(
+    relay: Command, conn: Connection, relay_database_url: str
+) -> None:
+    """To remove a sink or change its shards it must see what others are writing, and lets them write meanwhile."""
+    relay("apply")
+    relay.configure(SINKS.replace("shards = 8", "shards = 4"))
+    with psycopg.connect(relay_database_url) as holder, observed_writer(relay_database_url) as observed:
+        holder.execute("insert into relay.outbox (kind, payload) values ('made', '{}')")
+        process = relay.start("apply")
+        assert process.stderr is not None
+        for _ in range(3):
+            assert f"process {holder.info.backend_pid}" in process.stderr.readline()
+    assert 0 < observed.share < 0.2
+    process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert rows(conn, "select shards from relay.sinks where name = 'orders'") == [(4,)]
+
+
 def test_a_file_without_sinks_removes_nothing(relay: Command, conn: Connection) -> None:
     relay("apply")
     (relay.folder / "relay.toml").unlink()
@@ -232,7 +252,8 @@ def test_messages_without_a_route_get_one_and_stay_what_they_are(relay: Command,
         (1,)
     ]
 
-    assert relay.json("apply") == {"changes": [], "dry_run": False, "rerouted": 0, "unrouted": 1}
+    document = {"changes": [], "dry_run": False, "repaired": [], "rerouted": 0, "unrouted": 1}
+    assert relay.json("apply") == document
 
 
 def test_a_message_gets_a_copy_for_each_sink_and_only_for_its_buckets(relay: Command, conn: Connection) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL: from the wheel (16, 18), from Debian (15 and others), or the one in RELAY_TEST_POSTGRES_URL."""
+"""PostgreSQL: the one that is given, in a container, from the wheel (16, 18) or from Debian (15 and others)."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ import pytest
 from psycopg.sql import SQL, Identifier
 
 from tests.servers.base import LOCALHOST, Server, ServerUnavailable, as_user, free_port, run_server
+from tests.servers.containers import container
 from tests.servers.given import given
 from tests.servers.packages import apt_install, run_quietly
 
@@ -126,6 +127,28 @@ def new_database(url: str, template: str = "template1") -> Iterator[str]:
         connection.execute(SQL("drop database if exists {} with (force)").format(Identifier(name)))
 
 
+@contextmanager
+def _in_container(version: int) -> Iterator[str | None]:
+    def url(host: str, port: int) -> str:
+        return f"postgresql://postgres@{host}:{port}/postgres"
+
+    def ready(host: str, port: int) -> bool:
+        psycopg.connect(url(host, port), connect_timeout=2).close()
+        return True
+
+    options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+    environment = {"POSTGRES_HOST_AUTH_METHOD": "trust"}
+    image = f"postgres:{version}-alpine"
+    with container(image, 5432, ready=ready, environment=environment, command=["postgres", *options]) as place:
+        yield place and url(*place)
+
+
+@contextmanager
+def _by_itself(version: int) -> Iterator[str]:
+    with new_cluster(version) as cluster, cluster.run():
+        yield cluster.url()
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Callable[[int], str]]:
     """Gives the URL of a running PostgreSQL of a version; starts it when first asked, stops it at the end."""
@@ -134,9 +157,7 @@ def postgres_server() -> Iterator[Callable[[int], str]]:
 
         def server(version: int) -> str:
             if version not in urls:
-                cluster = stack.enter_context(new_cluster(version))
-                stack.enter_context(cluster.run())
-                urls[version] = cluster.url()
+                urls[version] = stack.enter_context(_in_container(version)) or stack.enter_context(_by_itself(version))
             return urls[version]
 
         yield server

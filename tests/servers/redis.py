@@ -18,6 +18,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.servers.base import LOCALHOST, Server, ServerUnavailable, free_port, port_open, run_server, wait_until
+from tests.servers.containers import container
 from tests.servers.debian import debian_root, loaded
 from tests.servers.given import given
 
@@ -26,6 +27,8 @@ DEBIAN_SUITES = {"redis:7.0": "bookworm", "redis:8.0": "trixie", "valkey:8.1": "
 VERSIONS = ("redis:6.2", *DEBIAN_SUITES)
 DEFAULT_VERSION = VERSIONS[0]
 """From a wheel, so every machine has the same one; the others are asked for by name."""
+IMAGES = {"valkey:8.1": "valkey/valkey:8.1", "valkey:9.1": "valkey/valkey:9.1"}
+"""Names of images that differ from those of the versions."""
 SLOTS = 16384
 
 every_redis = pytest.mark.parametrize(
@@ -286,15 +289,42 @@ def redis_server() -> Iterator[Callable[[str], RedisServer]]:
         yield server
 
 
+@contextmanager
+def _in_container(version: str) -> Iterator[str | None]:
+    def url(host: str, port: int) -> str:
+        return f"redis://{host}:{port}/0"
+
+    def ready(host: str, port: int) -> bool:
+        with redis.Redis(host=host, port=port, retry=Retry(NoBackoff(), 0)) as client:
+            return bool(client.ping())
+
+    with container(IMAGES.get(version, version), 6379, ready=ready) as place:
+        yield place and url(*place)
+
+
+@pytest.fixture(scope="session")
+def redis_urls(redis_server: Callable[[str], RedisServer]) -> Iterator[Callable[[str], str]]:
+    """Gives the URL of a server of a version, in a container where that can be had."""
+    urls: dict[str, str] = {}
+    with ExitStack() as stack:
+
+        def url(version: str) -> str:
+            if version not in urls:
+                urls[version] = stack.enter_context(_in_container(version)) or redis_server(version).url
+            return urls[version]
+
+        yield url
+
+
 @pytest.fixture
-def redis_url(request: pytest.FixtureRequest, redis_server: Callable[[str], RedisServer]) -> str:
+def redis_url(request: pytest.FixtureRequest, redis_urls: Callable[[str], str]) -> str:
     """URL of an empty Redis; `@every_redis` runs a test for each version.
 
     RELAY_TEST_REDIS_URL gives another server to use; everything in it is deleted.
     """
     version: str | None = getattr(request, "param", None)
     theirs = given("REDIS_URL")
-    url = theirs if theirs and version is None else redis_server(version or DEFAULT_VERSION).url
+    url = theirs if theirs and version is None else redis_urls(version or DEFAULT_VERSION)
     with redis.Redis.from_url(url) as client:
         client.flushall()
         client.script_flush()

@@ -21,6 +21,7 @@ from relay.database.connection import Database
 from relay.errors import RelayError, SchemaMismatch
 from relay.statements import folder
 from tests.command import SINKS, Command
+from tests.harness.observer import observed_writer
 from tests.servers.base import wait_until
 from tests.servers.postgres import DEFAULT_VERSION, find_programs, new_database
 
@@ -280,6 +281,22 @@ def test_a_lock_is_waited_for_shortly_again_and_again_and_writers_pass(
             assert f"process {reader.info.backend_pid}" in said[0]
             reader.execute("commit")
             assert migration.result(timeout=30) == [second_file]
+
+
+def test_writers_lose_a_tenth_of_their_time_at_most_while_a_migration_waits(
+    relay_database_url: str, second_file: schema.Migration
+) -> None:
+    """It was nine tenths. So with everything that waits for a strong lock: `relay apply` that removes a sink
+    (tests/integration/test_apply.py), the identity of rows (tests/faults/test_publications.py)."""
+    tries: list[str] = []
+    with closing(Database(relay_database_url, name="relay migrate")) as database, ThreadPoolExecutor(1) as pool:
+        with session(relay_database_url) as reader, reader.transaction():
+            reader.execute("select count(*) from relay.outbox")
+            with observed_writer(relay_database_url) as observed:
+                migration = pool.submit(schema.migrate, database, say=tries.append)
+                wait_until(lambda: len(tries) >= 3, timeout=60, what="three tries to get the lock")
+        assert 0 < observed.share < 0.2
+        assert migration.result(timeout=30) == [second_file]
 
 
 def test_a_lock_that_is_never_free_ends_in_one_error_that_names_its_holder(

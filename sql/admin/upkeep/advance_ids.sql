@@ -1,0 +1,1 @@
+select relay.advance_ids()

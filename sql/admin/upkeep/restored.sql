@@ -1,0 +1,1 @@
+select is_uncompiled, is_behind from relay.restored

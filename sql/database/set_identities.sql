@@ -1,0 +1,1 @@
+select relay.set_identities(back => %(back)s)
