@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from relay.commands import Globals
-from relay.commands.choosing import asked_of, filters
 from relay.commands.common import counted, database_of, print_json
+from relay.commands.dead.choosing import asked_of, filters
 from relay.commands.progress import progress
 from relay.errors import RelayError, UsageError
 

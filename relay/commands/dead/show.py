@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from relay.commands import Globals
-from relay.commands.choosing import asked_of, filters
 from relay.commands.common import database_of, print_json
-from relay.commands.requeue import discard, requeue
+from relay.commands.dead.choosing import asked_of, filters
+from relay.commands.dead.requeue import discard, requeue
 from relay.errors import RelayError
 
 if TYPE_CHECKING:
