@@ -22,12 +22,12 @@ from relay.claims.claim import Claim
 from relay.claims.rows import RowClaims
 from relay.claims.shards import ShardClaims
 from relay.config.settings import SinkSettings
-from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
+from relay.errors import DatabaseUnavailable, RelayError
 from relay.process.circuit import Circuit
 from relay.process.leases import Lease, Leases
 from relay.process.steps import Steps
 from relay.process.stopping import Stopping
-from relay.process.telling import tell
+from relay.telemetry.outcomes import tell
 from relay.telemetry.metrics import Metrics
 from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
 
@@ -66,12 +66,9 @@ class Engine:
         self._stopping = stopping
         self._metrics = metrics
         self._steps = Steps(settings.name, stopping)
-        self._read_backoff = Backoff(0.1, 5.0)
         self._open = False
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
-        self._not_read: int | None = None
-        """The message that could not be read the last time."""
         self.claimed = 0
         """How many claims were not empty since the start."""
 
@@ -170,22 +167,15 @@ class Engine:
     def _read(self, claim: Claim) -> bool:
         """Read the data of a message that is claimed without it; False where that failed, and the claim is over."""
         largest = min(self._settings.message_bytes, self._sink.largest or self._settings.message_bytes)
-        message = claim.messages[0].id
-        try:
-            self._claims.read(claim, largest)
-        except DatabaseUnavailable as error:
-            # Where it takes too long, or fails again while the database answers otherwise, the message is to blame: it
-            # must run out of attempts.
-            guilty = isinstance(error, DatabaseTooSlow) or message == self._not_read
-            self._not_read = message
-            if guilty and claim.messages[0].kind:
-                self._settle(claim, [Retry(tidy(f"it could not be read from the database: {error}"))], True, sent=False)
-            else:
-                self._release(claim, unknown=False, reason=f"it could not be read from the database: {error}")
-            self._stopping.wait(self._read_backoff.next())
-            return False
-        self._read_backoff.reset()
-        return True
+        failed = self._steps.read(claim.messages[0].id, lambda: self._claims.read(claim, largest))
+        if failed is None:
+            return True
+        if failed.guilty and claim.messages[0].kind:
+            self._settle(claim, [Retry(tidy(failed.reason))], True, sent=False)
+        else:
+            self._release(claim, unknown=False, reason=failed.reason)
+        self._stopping.wait(failed.wait)
+        return False
 
     def _send(self, batch: Batch, lease: Lease) -> tuple[Sequence[Outcome], bool]:
         """Outcomes, and whether the first answer already was one."""

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import structlog
 
 from relay.backoff import Backoff
 from relay.claims.claim import LostClaim
-from relay.errors import RelayError
+from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.process.stopping import Stopping
 
 log = structlog.get_logger("relay")
 
 T = TypeVar("T")
+
+
+class NotRead(NamedTuple):
+    """A message whose data could not be read."""
+
+    reason: str
+    guilty: bool
+    """Whether it is the message's own fault."""
+    wait: float
+    """Seconds until another try makes sense."""
 
 
 class Steps:
@@ -30,6 +40,9 @@ class Steps:
         self._sink = sink
         self._stopping = stopping
         self._backoff = Backoff(0.1, 5.0)
+        self._read_backoff = Backoff(0.1, 5.0)
+        self._not_read: int | None = None
+        """The message that could not be read the last time."""
 
     def take(self, work: Callable[[], T], step: str) -> T:
         """Do something once. Raises what it raises, and says so."""
@@ -58,6 +71,22 @@ class Steps:
                     return False
             else:
                 return True
+
+    def read(self, message: int, read: Callable[[], None]) -> NotRead | None:
+        """Read a message's data; None: that is done.
+
+        Where it takes too long, or fails again while the database answers otherwise, the message is to blame: it must run
+        out of attempts.
+        """
+        try:
+            read()
+        except DatabaseUnavailable as error:
+            guilty = isinstance(error, DatabaseTooSlow) or message == self._not_read
+            self._not_read = message
+            return NotRead(f"it could not be read from the database: {error}", guilty, self._read_backoff.next())
+        self._not_read = None
+        self._read_backoff.reset()
+        return None
 
     def wait(self) -> float:
         """Seconds until another try makes sense."""
