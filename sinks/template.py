@@ -47,6 +47,16 @@ class Template:
         self._parts = _parse(text)
         self._constant = self._parts[0] if len(self._parts) == 1 and isinstance(self._parts[0], str) else None
 
+    @property
+    def constant(self) -> str | None:
+        """The name, where it is the same for every message."""
+        return self._constant
+
+    @property
+    def literals(self) -> list[str]:
+        """What stands between the places."""
+        return [part for part in self._parts if isinstance(part, str)]
+
     def render(self, message: Message, sink: str) -> str:
         """The name for this message.
 

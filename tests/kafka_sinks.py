@@ -24,11 +24,11 @@ def make(
     ordered: bool = False,
     exactly_once: bool = False,
     timeout: float = 10.0,
-    claims_topic: str = "outbox-relay.claims",
     **options: Any,
 ) -> KafkaSink:
-    """A sink that is not opened yet; underscores in further librdkafka options stand for dots."""
-    parsed = KafkaOptions(topic=Template(str(topic)), exactly_once=exactly_once, claims_topic=claims_topic)
+    """A sink that is not opened yet. Further options are its own, or librdkafka's with underscores for dots."""
+    own = {name: options.pop(name) for name in KafkaOptions.model_fields.keys() & options.keys()}
+    parsed = KafkaOptions(topic=Template(str(topic)), exactly_once=exactly_once, **own)
     merged = {**client, **{name.replace("_", "."): value for name, value in options.items()}}
     return KafkaSink(SinkConfig("orders", parsed, send_timeout=timeout, ordered=ordered, client=merged))
 

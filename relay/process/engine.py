@@ -27,8 +27,8 @@ from relay.process.circuit import Circuit
 from relay.process.leases import Lease, Leases
 from relay.process.steps import Steps
 from relay.process.stopping import Stopping
-from relay.telemetry.outcomes import tell
 from relay.telemetry.metrics import Metrics
+from relay.telemetry.outcomes import tell
 from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
 
 log = structlog.get_logger("relay")

@@ -75,8 +75,8 @@ class Steps:
     def read(self, message: int, read: Callable[[], None]) -> NotRead | None:
         """Read a message's data; None: that is done.
 
-        Where it takes too long, or fails again while the database answers otherwise, the message is to blame: it must run
-        out of attempts.
+        Where it takes too long, or fails again while the database answers otherwise, the message is to blame: it must
+        run out of attempts.
         """
         try:
             read()

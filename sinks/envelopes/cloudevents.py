@@ -92,15 +92,25 @@ class CloudEvents:
         self._structured = structured
 
     def wrap(self, message: Message) -> Enveloped:
-        attributes = self._own_attributes(message)
-        extensions, beside = _sort(message.headers) if message.headers else ({}, [])
-        attributes |= extensions
+        attributes, beside = self._attributes(message)
         key = None if message.key is None else message.key.encode()
         if self._structured:
             return Enveloped(key, _json_event(attributes, message), [(CONTENT_TYPE, JSON_EVENT), *beside])
         headers: list[tuple[str, str | None]] = [(CONTENT_TYPE, attributes.pop("datacontenttype"))]
-        headers += [(f"ce_{name}", header_text(content)) for name, content in attributes.items()]
-        return Enveloped(key, message.data, headers + beside)
+        return Enveloped(key, message.data, headers + _as_headers(attributes) + beside)
+
+    def without_data(self, message: Message) -> Enveloped:
+        """Always in binary mode: there is no value that could hold a document."""
+        attributes, beside = self._attributes(message)
+        del attributes["datacontenttype"]
+        key = None if message.key is None else message.key.encode()
+        return Enveloped(key, None, _as_headers(attributes) + beside)
+
+    def _attributes(self, message: Message) -> tuple[dict[str, Any], list[tuple[str, str | None]]]:
+        """The event's attributes, and the headers beside it."""
+        attributes = self._own_attributes(message)
+        extensions, beside = _sort(message.headers) if message.headers else ({}, [])
+        return attributes | extensions, beside
 
     def _own_attributes(self, message: Message) -> dict[str, Any]:
         kind, key = message.kind, message.key
@@ -117,6 +127,10 @@ class CloudEvents:
         if key and not _ILLEGAL.search(key):
             attributes["partitionkey"] = key
         return attributes
+
+
+def _as_headers(attributes: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    return [(f"ce_{name}", header_text(content)) for name, content in attributes.items()]
 
 
 def _json_event(attributes: Mapping[str, Any], message: Message) -> bytes:

@@ -57,10 +57,13 @@ class Debezium:
         self._headers = list(headers.items())
 
     def wrap(self, message: Message) -> Enveloped:
+        return self.without_data(message)._replace(value=self._value(message))
+
+    def without_data(self, message: Message) -> Enveloped:
         key = None if message.key is None else _convert(self._key_converter, message.key, _KEY_SCHEMA)
         headers: list[tuple[str, str | None]] = [("id", str(message.message_id))]
         headers += [(name, self._render(template, message)) for name, template in self._headers]
-        return Enveloped(key, self._value(message), headers)
+        return Enveloped(key, None, headers)
 
     def _render(self, template: Template, message: Message) -> str | None:
         try:

@@ -36,3 +36,11 @@ class Envelope(Protocol):
             BadEnvelope: it cannot hold the message.
         """
         ...
+
+    def without_data(self, message: Message) -> Enveloped:
+        """The same, with no value at all: what a compacted topic needs to forget a key.
+
+        Raises:
+            BadEnvelope: it cannot hold the message.
+        """
+        ...

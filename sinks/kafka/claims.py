@@ -1,34 +1,39 @@
 """The topic that tells what became of claims: a record a transaction, committed with it or not at all.
 
-Key: the claim's token. Value: a mark (`kafka_marks`); the last one of a token counts. Timestamp: when the token was
-made, so that a look-up starts there and reads no more than what was sent since. A sender writes to one partition.
+Key: the claim's token. Value: a mark; the last one of a token counts. A token tells in which partition its marks are,
+and from which offset on (`marks`). The topic belongs to one sink, so that nobody else's open transaction can
+keep a look-up waiting.
 """
 
 from __future__ import annotations
 
-import time
+import random
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from sinks.base import SinkUnavailable
-from sinks.kafka.client import KafkaClient, Patience, Record, log
+from sinks.kafka.client import Patience, Record
 from sinks.kafka.errors import describe, error_of, missing
-from sinks.kafka.marks import Mark
-from sinks.kafka.tokens import identity_of, made_ms
+from sinks.kafka.log import library_log, log
+from sinks.kafka.marks import PARTITIONS, Mark, Place, place_of, tag_of
+from sinks.kafka.topics import Admin, Topic
 
-PARTITIONS: Final = 8
+NEW_PARTITIONS: Final = 8
 RETENTION_MS: Final = 7 * 24 * 3600 * 1000
 """How long it is known what became of a claim: longer than a stalled sender could stay asleep."""
 CONFIG: Final = {
     "cleanup.policy": "delete",
     "retention.ms": str(RETENTION_MS),
-    "message.timestamp.type": "CreateTime",
+    "retention.bytes": "-1",
+    # The brokers' clock alone tells how old a mark is.
+    "message.timestamp.type": "LogAppendTime",
 }
+_HARMLESS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
+"""No group is used; and a broker that cannot be reached now may be in a moment, or another leads."""
 
 
 class Claims:
@@ -38,32 +43,61 @@ class Claims:
         topic: its name.
     """
 
-    def __init__(self, options: Mapping[str, Any], topic: str) -> None:
+    def __init__(self, admin: Admin, options: Mapping[str, Any], topic: str) -> None:
+        self._admin = admin
         self._options = {name: value for name, value in options.items() if name != "enable.idempotence"}
         self.topic = topic
-        self._partitions = 0
+        self._found: Topic | None = None
+        self._strangers_told = False
 
-    def prepare(self, client: KafkaClient, patience: Patience) -> None:
-        """Make sure that the topic is there.
+    def prepare(self, patience: Patience) -> None:
+        """Make sure that the topic is there, and is what it should be.
 
         Raises:
-            SinkUnavailable: it is not, and cannot be made.
+            SinkUnavailable: it is not there, and cannot be made.
         """
-        found = client.topic(self.topic, patience)
-        if found.error is not None and missing(found.error):
-            self._create(patience)
-        while found.error is not None and missing(found.error) and not patience.over:
-            client.poll(patience.slice())
-            found = client.topic(self.topic, patience)
-        if found.error is not None:
-            raise SinkUnavailable(f"topic {self.topic}: {describe(found.error)}", unknown=False)
-        self._partitions = len(found.partitions)
+        before, self._found = self._found, self._described(patience)
+        if before is not None and before.id == self._found.id:
+            return
+        if before is not None:
+            log.warning(
+                "topic %s was replaced by another of its name: what became of the claims that were under way is not"
+                " known, and their messages may arrive twice",
+                self.topic,
+            )
+        self._check_options()
 
-    def record(self, token: UUID, mark: Mark) -> Record:
-        """What tells of a claim."""
+    def place(self, before: Place | None, patience: Patience) -> Place:
+        """Where a sender is to leave its marks from now on.
+
+        Args:
+            before: where it does now.
+
+        Raises:
+            SinkUnavailable: no answer.
+        """
+        led = [at for at in self._found.led if at < PARTITIONS] if self._found else []
+        tag = self._tag
+        stays = before is not None and before.tag == tag and before.partition in led
+        partition = before.partition if before is not None and stays else random.choice(led or [0])
+        return Place(partition, self._admin.end(self.topic, partition, patience), tag)
+
+    def forgotten(self, token: UUID) -> bool:
+        """Whether its marks were in another topic, so that nothing can be found of it."""
+        return place_of(token).tag not in {None, self._tag}
+
+    @property
+    def _tag(self) -> int | None:
+        return tag_of(self._found.id) if self._found else None
+
+    def record(self, token: UUID, mark: Mark, time_ms: int) -> Record:
+        """What tells of a claim.
+
+        Args:
+            time_ms: now, by the database's clock.
+        """
         value = mark.to_text().encode()
-        partition, time_ms = self._partition(token), made_ms(token) or round(time.time() * 1000)
-        return Record(self.topic, value, token.bytes, time_ms, [], len(value) + 128, partition)
+        return Record(self.topic, value, token.bytes, time_ms, [], len(value) + 128, place_of(token).partition)
 
     def find(self, tokens: Collection[UUID], patience: Patience, *, wait: bool = True) -> dict[UUID, Mark]:
         """The committed marks of those tokens that have one.
@@ -77,7 +111,8 @@ class Claims:
         """
         groups: dict[int, list[UUID]] = {}
         for token in tokens:
-            groups.setdefault(self._partition(token), []).append(token)
+            if not self.forgotten(token):
+                groups.setdefault(place_of(token).partition, []).append(token)
         marks: dict[UUID, Mark] = {}
         try:
             for partition, group in groups.items():
@@ -88,13 +123,13 @@ class Claims:
 
     def _find(self, where: TopicPartition, tokens: list[UUID], patience: Patience, wait: bool) -> dict[UUID, Mark]:
         with self._consumer("read_uncommitted") as consumer:
-            start = _offset_of(consumer, where, min(made_ms(token) or 0 for token in tokens), patience)
-            end = _end(consumer, where, patience)
+            first, end = _offsets(consumer, where, patience)
+            start = max(first, min(place_of(token).offset for token in tokens))
             written = [at for at, token, _ in self._read(consumer, where, start, end, patience) if token in tokens]
         if not written:
             return {}
         with self._consumer("read_committed") as consumer:
-            end = written[-1] + 1 if wait else min(written[-1] + 1, _end(consumer, where, patience))
+            end = written[-1] + 1 if wait else min(written[-1] + 1, _offsets(consumer, where, patience)[1])
             found = self._read(consumer, where, written[0], end, patience)
             return {token: mark for _, token, mark in found if token in tokens}
 
@@ -107,62 +142,90 @@ class Claims:
         position = start
         while position < end:
             if patience.over:
-                raise SinkUnavailable(f"topic {self.topic}: open transactions did not end in time", unknown=False)
+                reason = f"a transaction is open in partition {where.partition}, or no answer in time"
+                raise SinkUnavailable(f"topic {self.topic}: {reason}", unknown=False)
             for message in consumer.consume(1000, timeout=patience.slice()):
                 error = message.error()
-                if error is not None and error.name() == "GROUP_AUTHORIZATION_FAILED":
-                    continue  # no group is used
+                if error is not None and error.name() in _HARMLESS:
+                    continue
                 if error is not None:
                     raise KafkaException(error)
-                if (offset := message.offset() or 0) < end:
-                    yield offset, UUID(bytes=bytes(message.key() or b"")), Mark.from_text(_text(message.value()))
+                offset = message.offset() or 0
+                if offset < end and (entry := self._entry(message)) is not None:
+                    yield offset, *entry
             # The end of a transaction takes an offset too, and nobody gets to see it.
             (reached,) = consumer.position([where])
             position = max(position, reached.offset)
 
-    def _partition(self, token: UUID) -> int:
-        return int.from_bytes(identity_of(token)[-4:]) % self._partitions
+    def _entry(self, message: Any) -> tuple[UUID, Mark] | None:
+        """Token and mark in a record; None where somebody else wrote it."""
+        try:
+            return UUID(bytes=bytes(message.key() or b"")), Mark.from_text((message.value() or b"").decode())
+        except ValueError:
+            if not self._strangers_told:
+                log.warning(
+                    "topic %s holds records that no relay wrote, such as partition %d, offset %d: they are skipped",
+                    self.topic,
+                    message.partition(),
+                    message.offset(),
+                )
+            self._strangers_told = True
+            return None
+
+    def _described(self, patience: Patience) -> Topic:
+        created = False
+        while True:
+            found = self._admin.describe([self.topic], patience)[self.topic]
+            # One that was just made may take a moment to turn up, and to get leaders.
+            if isinstance(found, Topic) and (found.led if not created else len(found.led) == found.partitions):
+                return found
+            if not isinstance(found, Topic) and not missing(found):
+                raise SinkUnavailable(f"topic {self.topic}: {describe(found)}", unknown=False)
+            if not isinstance(found, Topic) and not created:
+                self._create(patience)
+                created = True
+            elif patience.over:
+                raise SinkUnavailable(f"topic {self.topic} has no leader", unknown=False)
+            else:
+                self._admin.wait(patience)
 
     def _create(self, patience: Patience) -> None:
-        admin = AdminClient(self._options, logger=log)
-        topic = NewTopic(self.topic, num_partitions=PARTITIONS, replication_factor=-1, config=dict(CONFIG))
-        try:
-            admin.create_topics([topic])[self.topic].result(patience.left)
-        except TimeoutError:
-            raise SinkUnavailable(f"topic {self.topic} could not be made in time", unknown=False) from None
-        except KafkaException as error:
-            if error_of(error).name() != "TOPIC_ALREADY_EXISTS":
-                reason = f"topic {self.topic} is missing and cannot be made: {describe(error_of(error))}"
-                raise SinkUnavailable(reason, unknown=False) from error
+        error = self._admin.create(self.topic, NEW_PARTITIONS, CONFIG, patience)
+        if error is not None:
+            reason = f"topic {self.topic} is missing and cannot be made: {describe(error)}"
+            raise SinkUnavailable(reason, unknown=False)
+
+    def _check_options(self) -> None:
+        """Say where somebody else made it, and otherwise than it should be."""
+        options = self._admin.options(self.topic) or {}
+        for option, expected in CONFIG.items():
+            if not _fits(option, found := options.get(option, expected), expected):
+                log.warning("topic %s: %s is %s; expected %s", self.topic, option, found, expected)
 
     @contextmanager
     def _consumer(self, isolation: str) -> Iterator[Consumer]:
         reading = {
             "group.id": self.topic,  # librdkafka wants one; nothing is committed under it
             "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",  # what has just been deleted is no reason to read nothing
             "isolation.level": isolation,
             "fetch.wait.max.ms": 20,
             "log_level": 2,  # else it complains of each option that is for producers
         }
-        consumer = Consumer({**self._options, **reading}, logger=log)
+        consumer = Consumer({**self._options, **reading}, logger=library_log)
         try:
             yield consumer
         finally:
             consumer.close()
 
 
-def _offset_of(consumer: Consumer, where: TopicPartition, time_ms: int, patience: Patience) -> int:
-    """Of the first record that is as young."""
-    asked = [TopicPartition(where.topic, where.partition, time_ms)]
-    (found,) = consumer.offsets_for_times(asked, timeout=max(0.1, patience.left))
-    return found.offset if found.offset >= 0 else 2**62
+def _fits(option: str, found: str, expected: str) -> bool:
+    if option == "retention.ms":
+        return int(found) == -1 or int(found) >= int(expected)
+    return found == expected
 
 
-def _end(consumer: Consumer, where: TopicPartition, patience: Patience) -> int:
-    """The offset behind the last record that this consumer may see."""
-    end: int = consumer.get_watermark_offsets(where, timeout=max(0.1, patience.left))[1]
-    return end
-
-
-def _text(value: str | bytes | None) -> str:
-    return value if isinstance(value, str) else (value or b"").decode()
+def _offsets(consumer: Consumer, where: TopicPartition, patience: Patience) -> tuple[int, int]:
+    """Of the first record, and behind the last one that this consumer may see."""
+    first, end = consumer.get_watermark_offsets(where, timeout=max(0.1, patience.left))
+    return first, end

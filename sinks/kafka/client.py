@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -12,8 +11,7 @@ from confluent_kafka import KafkaException, Producer
 
 from sinks.base import SinkUnavailable
 from sinks.kafka.errors import denied, describe, error_of
-
-log = logging.getLogger("sinks.kafka")
+from sinks.kafka.log import library_log
 
 SLICE_S: Final = 0.1
 """How long it waits at most before it looks whether to go on. From 0.2 s on confluent-kafka's `poll` waits to the end
@@ -78,6 +76,10 @@ class Patience:
     def slice(self) -> float:
         return min(SLICE_S, self.left)
 
+    def part(self, share: float) -> Patience:
+        """For what may take only so much of what is left."""
+        return Patience(share * self.left, lambda: self.over)
+
 
 class _Reports:
     """The reports of one `deliver`, and the callbacks that librdkafka gives them to."""
@@ -119,7 +121,7 @@ class KafkaClient:
         self._reports: _Reports | None = None
         """To be used again, as making the callbacks is dear. None while some report may still come to them."""
         try:
-            self.producer = Producer({**options, "error_cb": self._heard, "logger": log})
+            self.producer = Producer({**options, "error_cb": self._heard, "logger": library_log})
         except KafkaException as error:
             raise ValueError(f"options that librdkafka takes: {error_of(error).str()}") from None
 

@@ -7,7 +7,7 @@ a whole batch of records was seen with librdkafka 2.16 and Apache Kafka 4.1.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from sinks.base import Hold, Outcome, Reject, Retry
 
@@ -62,6 +62,7 @@ _HELP = {
     "TOPIC_AUTHORIZATION_FAILED": "not authorized to write to the topic",
     "CLUSTER_AUTHORIZATION_FAILED": "not authorized to write to any topic (or IDEMPOTENT_WRITE is missing)",
 }
+NO_KEY: Final = "the message has no key, and a compacted topic (cleanup.policy=compact) takes only messages with one"
 
 
 def error_of(exception: BaseException) -> Any:
@@ -96,7 +97,7 @@ def describe(error: Any) -> str:
     return " ".join(f"{text} ({name})".split())[:300]
 
 
-def outcome_alone(error: Any, topic: str, size: int, limit: str) -> Outcome:
+def outcome_alone(error: Any, topic: str, size: int, limit: str, *, has_key: bool = True) -> Outcome:
     """The outcome of a message that was refused although it travelled alone.
 
     Args:
@@ -106,7 +107,9 @@ def outcome_alone(error: Any, topic: str, size: int, limit: str) -> Outcome:
     if too_large(error):
         return reject(size, f"topic {topic} takes {limit}")
     reason = f"topic {topic}: {describe(error)}"
-    return Reject(reason) if error.name() == "INVALID_RECORD" else Retry(reason)
+    if error.name() != "INVALID_RECORD":
+        return Retry(reason)
+    return Reject(reason if has_key else f"{reason}: {NO_KEY}")
 
 
 def reject(size: int, limit: str) -> Reject:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from sinks.base import DELIVERED, Hold, Outcome, SinkUnavailable
-from sinks.kafka.client import UNREPORTED, KafkaClient, Patience, Refused, Report, log
+from sinks.kafka.client import UNREPORTED, KafkaClient, Patience, Refused, Report
 from sinks.kafka.errors import Meaning, describe, hold, meaning, outcome_alone, reject, too_large
-from sinks.kafka.topics import Topics
+from sinks.kafka.log import log
+from sinks.kafka.topics import Admin, Topics
 from sinks.kafka.work import Limits, Wave, Work
 
 SMALLEST_BATCH_BYTES: Final = 10_000
@@ -25,9 +26,15 @@ class Judge:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
-        self.topics = Topics(options)
+        self.admin = Admin(options)
+        self.topics = Topics(self.admin)
         self._refused_batches: set[str] = set()
         """Topics that found some record batch too large."""
+
+    def close(self) -> None:
+        """Forget what is known of topics, and end the connection that asked."""
+        self.topics.forget()
+        self.admin.close()
 
     @property
     def limits(self) -> Limits:
@@ -96,7 +103,8 @@ class Judge:
                 limit = f"{self.options['message.max.bytes']} (message.max.bytes)"
                 return reject(record.size, f"this client takes {limit}")
             case Meaning.SUSPECT if alone:
-                return outcome_alone(error, record.topic, record.size, self._limit(record.topic))
+                limit, has_key = self._limit(record.topic), record.key is not None
+                return outcome_alone(error, record.topic, record.size, limit, has_key=has_key)
             case Meaning.SUSPECT:
                 if too_large(error):
                     self._refused_batches.add(record.topic)

@@ -1,15 +1,23 @@
-"""Options of librdkafka: ours, the user's over them, and what may not be changed because a promise rests on it."""
+"""The sink's own configuration keys, and librdkafka's options: ours, the user's over them, and what may not be changed
+because a promise rests on it.
+"""
 
 from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from confluent_kafka import KafkaException, Producer
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
-from sinks.base import BadClient, SinkConfig
+from sinks.base import BadClient, SinkConfig, SinkOptions
+from sinks.envelopes.cloudevents import CloudEvents, Source
+from sinks.envelopes.debezium import TOPIC, Converter, Debezium
+from sinks.envelopes.envelope import Envelope
 from sinks.kafka.errors import error_of
+from sinks.kafka.records import topic_problem
+from sinks.template import Template
 
 # Its other names, from CONFIGURATION.md of librdkafka 2.16.
 ALIASES: Final = {
@@ -31,6 +39,8 @@ QUEUE_MESSAGES: Final = 100_000
 QUEUE_KBYTES: Final = 1_048_576
 """librdkafka's own defaults too."""
 
+SHORTEST_TRANSACTION_MS: Final = 1000
+
 CLUSTER: Final = {"bootstrap.servers", "test.mock.num.brokers"}
 """What says where the brokers are; the second one makes them inside this process."""
 
@@ -40,6 +50,68 @@ OURS: Final = {
     "default.topic.config": "nothing: its options go beside the others",
     "enable.gapless.guarantee": "nothing: the relay itself keeps the order of what fails",
 }
+
+
+def _only_debezium(value: Any, info: ValidationInfo) -> Any:
+    if info.data.get("envelope", "debezium") != "debezium":
+        raise ValueError('this key only with envelope = "debezium"')
+    return value
+
+
+class KafkaOptions(SinkOptions):
+    """Configuration keys of `type = "kafka"`."""
+
+    envelope: Literal["raw", "cloudevents", "cloudevents-structured", "debezium"] = "raw"
+    source: Source = None
+    """Of CloudEvents."""
+    key_converter: Annotated[Converter, AfterValidator(_only_debezium)] = "string"
+    value_converter: Annotated[Converter, AfterValidator(_only_debezium)] = "string"
+    headers: Annotated[Mapping[str, Template], AfterValidator(_only_debezium)] = {}
+    """Debezium's further headers: name → template."""
+    topic: Template = Field(default=None, validate_default=True)
+    """Default: `{kind}`; with Debezium's envelope as its event router does it."""
+    timestamp: Literal["sent", "written"] = "sent"
+    """What a record's timestamp tells. Kafka deletes records by it."""
+    exactly_once: bool = False
+    """Send in transactions, which tell after a crash what was committed, and shut out a sender that has stalled."""
+    claims_topic: str = "outbox-relay.{sink}.claims"
+    """With `exactly_once`: keeps what became of each claim; `{sink}` is the sink's name. Made where it is missing."""
+
+    @field_validator("topic", mode="before")
+    @classmethod
+    def _default_topic(cls, topic: Any, info: ValidationInfo) -> Any:
+        if topic is not None:
+            return topic
+        return TOPIC if info.data.get("envelope") == "debezium" else Template("{kind}")
+
+    @field_validator("topic", "claims_topic")
+    @classmethod
+    def _legal_topic(cls, topic: Template | str) -> Template | str:
+        if isinstance(topic, str):
+            name = topic.replace("{sink}", "x")
+        else:  # whatever stands beside the places has to be legal too
+            name = topic.constant or "x" + "".join(topic.literals)
+        problem = topic_problem(name)
+        if problem:
+            raise ValueError(f"a legal topic: {problem}")
+        return topic
+
+
+def envelope_of(config: SinkConfig) -> Envelope | None:
+    """None: the message as it is."""
+    options: KafkaOptions = config.options
+    match options.envelope:
+        case "raw":
+            return None
+        case "debezium":
+            return Debezium(
+                config.name,
+                key_converter=options.key_converter,
+                value_converter=options.value_converter,
+                headers=options.headers,
+            )
+        case _:
+            return CloudEvents(config.name, options.source, structured=options.envelope == "cloudevents-structured")
 
 
 def producer_options(config: SinkConfig) -> dict[str, Any]:
@@ -77,8 +149,9 @@ def _defaults(config: SinkConfig) -> dict[str, Any]:
         # The sink's own deadline comes first and takes all messages back at once: librdkafka's gives up one by one,
         # which would let a later one of a key pass. It is there for a process that was stopped in mid-air.
         "message.timeout.ms": round(timeout_ms * 1.5),
-        "request.timeout.ms": timeout_ms,
-        "socket.timeout.ms": max(1000, timeout_ms),
+        # As long as librdkafka takes them.
+        "request.timeout.ms": min(timeout_ms, 900_000),
+        "socket.timeout.ms": min(max(1000, timeout_ms), 300_000),
         "socket.connection.setup.timeout.ms": max(1000, timeout_ms),
         "socket.keepalive.enable": True,
         "reconnect.backoff.ms": 50,
@@ -89,15 +162,41 @@ def _defaults(config: SinkConfig) -> dict[str, Any]:
     if config.ordered:
         # As long as a send may take: nothing leaves before the flush, which makes it leave at once, so what is for
         # one partition leaves as one record batch.
-        options["linger.ms"] = timeout_ms
+        options["linger.ms"] = min(timeout_ms, 900_000)
         # By default twice linger.ms: messages without a key would stay on one partition for long.
         options["sticky.partitioning.linger.ms"] = 2 * LINGER_MS
     if config.options.exactly_once:
-        # Both sides of `message.timeout.ms`, as librdkafka demands; past it Kafka itself ends a dead sender's.
-        options["transaction.timeout.ms"] = max(2000, 2 * timeout_ms)
-        options["socket.timeout.ms"] = min(options["socket.timeout.ms"], options["transaction.timeout.ms"] - 100)
+        # No send takes longer. Past it Kafka itself ends what a dead sender left open, which holds up whoever reads
+        # committed records only: so this has to be well below a lease, which is at least twice `send_timeout`.
+        options["transaction.timeout.ms"] = max(2000, round(timeout_ms * 1.1))
         options["linger.ms"] = LINGER_MS
+        _fit_into_transaction(options)
     return options
+
+
+def _fit_into_transaction(options: dict[str, Any]) -> None:
+    """As librdkafka demands."""
+    timeout_ms = int(options["transaction.timeout.ms"])
+    options["message.timeout.ms"] = min(int(options["message.timeout.ms"]), timeout_ms)
+    options["socket.timeout.ms"] = min(int(options["socket.timeout.ms"]), timeout_ms - 100)
+
+
+def shorten_transactions(options: dict[str, Any], error: Any) -> bool:
+    """Make transactions shorter where Kafka takes none as long (`transaction.max.timeout.ms`).
+
+    Args:
+        options: of a sink's producers.
+        error: for which Kafka refused them.
+
+    Returns:
+        Whether it makes sense to try again.
+    """
+    timeout_ms = int(options["transaction.timeout.ms"])
+    if error.name() != "INVALID_TRANSACTION_TIMEOUT" or timeout_ms < 2 * SHORTEST_TRANSACTION_MS:
+        return False
+    options["transaction.timeout.ms"] = timeout_ms // 2
+    _fit_into_transaction(options)
+    return True
 
 
 def _broken_promises(given: Mapping[str, Any], config: SinkConfig) -> dict[str, str]:
@@ -138,8 +237,11 @@ def _ask_librdkafka(options: Mapping[str, Any]) -> None:
     Raises:
         ValueError: an option that librdkafka does not know or take.
     """
-    talks = {*CLUSTER, "oauth_cb", "security.protocol", "sasl.mechanism"} if "oauth_cb" in options else CLUSTER
-    alone = {name: value for name, value in options.items() if name not in talks}
+    # What `debug` asks for would be raw text here, and say nothing of use.
+    not_asked = CLUSTER | {"debug"}
+    if "oauth_cb" in options:
+        not_asked |= {"oauth_cb", "security.protocol", "sasl.mechanism"}
+    alone = {name: value for name, value in options.items() if name not in not_asked}
     try:
         Producer({**alone, "log_level": 0})
     except KafkaException as error:

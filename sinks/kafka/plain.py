@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sinks.base import DELIVERED, Batch
-from sinks.kafka.client import KafkaClient, Patience, log
+from sinks.kafka.client import KafkaClient, Patience
 from sinks.kafka.errors import describe
 from sinks.kafka.judge import Judge
+from sinks.kafka.log import log
 from sinks.kafka.work import Work
 
 PRODUCERS_A_SEND: Final = 4

@@ -1,10 +1,10 @@
 """Apache Kafka, and what speaks its protocol: one record a message.
 
-Every message waits for its own delivery report. `kafka_records` says what a record holds, `kafka_work` what goes out
-when, `kafka_errors` what a refusal means.
+Every message waits for its own delivery report. `records` says what a record holds, `work` what goes out
+when, `errors` what a refusal means.
 
 Delivery is at least once: a message whose report never came is sent again, under the same `message_id`. With
-`exactly_once` (`kafka_transactions`) consumers that read committed records see it once.
+`exactly_once` (`transactions`) consumers that read committed records see it once.
 """
 
 from __future__ import annotations
@@ -13,38 +13,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from pydantic import Field, ValidationInfo, field_validator
-
 from sinks.base import Batch, Hold, Outcome, Reject, Sink, SinkConfig, never_lost
-from sinks.envelopes.debezium import TOPIC
 from sinks.envelopes.envelope import BadEnvelope
 from sinks.kafka.client import Patience, Record
-from sinks.kafka.envelopes import KafkaEnvelopeOptions, envelope_of
 from sinks.kafka.judge import Judge
-from sinks.kafka.options import producer_options
+from sinks.kafka.options import KafkaOptions, envelope_of, producer_options
 from sinks.kafka.plain import PlainSender
-from sinks.kafka.records import BadTopic, to_record
+from sinks.kafka.records import BadTombstone, BadTopic, to_record
 from sinks.kafka.transactions import TransactionalSender
 from sinks.kafka.work import Work
-from sinks.template import Template, TemplateError
+from sinks.template import TemplateError
 
-
-class KafkaOptions(KafkaEnvelopeOptions):
-    """Configuration keys of `type = "kafka"`."""
-
-    topic: Template = Field(default=None, validate_default=True)
-    """Default: `{kind}`; with Debezium's envelope as its event router does it."""
-    exactly_once: bool = False
-    """Send in transactions, which tell after a crash what was committed, and shut out a sender that has stalled."""
-    claims_topic: str = "outbox-relay.claims"
-    """With `exactly_once`: the topic that keeps what became of each claim. It is made where it is missing."""
-
-    @field_validator("topic", mode="before")
-    @classmethod
-    def _default_topic(cls, topic: Any, info: ValidationInfo) -> Any:
-        if topic is not None:
-            return topic
-        return TOPIC if info.data.get("envelope") == "debezium" else Template("{kind}")
+__all__ = ["KafkaOptions", "KafkaSink"]
 
 
 class KafkaSink(Sink):
@@ -62,7 +42,7 @@ class KafkaSink(Sink):
         self.fenced = config.options.exactly_once
         self._judge = Judge(producer_options(config))
         self._sender: PlainSender | TransactionalSender = (
-            TransactionalSender(self._judge, config.name, config.options.claims_topic)
+            TransactionalSender(self._judge, config.name, config.options.claims_topic.replace("{sink}", config.name))
             if config.options.exactly_once
             else PlainSender(self._judge, ordered=config.ordered)
         )
@@ -91,7 +71,7 @@ class KafkaSink(Sink):
 
     def close(self) -> None:
         self._sender.close()
-        self._judge.topics.forget()
+        self._judge.close()
 
     def send(self, batch: Batch) -> Sequence[Outcome]:
         if not batch.messages:
@@ -105,13 +85,15 @@ class KafkaSink(Sink):
         ]
 
     def _work(self, batch: Batch) -> Work:
-        template, sink = self.config.options.topic, self.config.name
+        options: KafkaOptions = self.config.options
+        # By the database's clock: a wrong one here must not make Kafka refuse a record, or delete it too early.
+        time_ms = batch.claimed_us // 1000 if options.timestamp == "sent" else None
         records: list[Record | None] = []
         outcomes: list[Outcome | None] = [None] * len(batch.messages)
         for position, message in enumerate(batch.messages):
             try:
-                records.append(to_record(message, template, sink, self._envelope))
-            except (BadTopic, TemplateError, BadEnvelope) as error:
+                records.append(to_record(message, options.topic, self.config.name, time_ms, self._envelope))
+            except (BadTopic, TemplateError, BadEnvelope, BadTombstone) as error:
                 records.append(None)
                 outcomes[position] = Reject(str(error))
         return Work(batch.messages, records, outcomes, ordered=self.config.ordered)

@@ -1,7 +1,7 @@
 """Sending in transactions: once, for consumers that read committed records.
 
-Each sender has an identity, which is part of its claims' tokens (`kafka_tokens`) and names its transactional id. With
-the messages of a claim it commits a mark that tells of them (`kafka_claims`):
+Each sender has an identity, which is part of its claims' tokens (`marks`) and names its transactional id. With
+the messages of a claim it commits a mark that tells of them (`claims`):
 
 1. own token marked: what was sent is delivered; marked closed: refuse;
 2. for each prior token of its messages: unless all were sent, take over that identity, which makes Kafka end its open
@@ -14,24 +14,27 @@ it, and then the marks tell.
 
 from __future__ import annotations
 
+import time
 from typing import Final
 from uuid import UUID
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sinks.base import ARRIVED, DELIVERED, Batch, ClaimRevoked, Reject, SinkUnavailable
+from sinks.base import DELIVERED, Batch, ClaimRevoked, Reject, SinkUnavailable
 from sinks.kafka.claims import Claims
-from sinks.kafka.client import KafkaClient, Patience, Refused, Report, log
+from sinks.kafka.client import Patience, Refused, Report
 from sinks.kafka.errors import Meaning, describe, error_of, meaning
 from sinks.kafka.judge import Judge
-from sinks.kafka.marks import NOT_SENT, Mark
-from sinks.kafka.session import CommitInDoubt, Session
-from sinks.kafka.tokens import Sender, identity_of
+from sinks.kafka.log import log
+from sinks.kafka.marks import NOT_SENT, Mark, Sender, identity_of
+from sinks.kafka.recall import Recall
+from sinks.kafka.session import CommitInDoubt, Session, take_over
 from sinks.kafka.work import Work
 
 FRUITLESS_A_SEND: Final = 3
 """So many transactions in a row may come to nothing before one `send` leaves the rest to the next one."""
-REMEMBERED: Final = 10_000
+PLACE_S: Final = 60.0
+"""How often a sender looks where its marks are by now: whoever asks for one reads from there on."""
 
 
 class TransactionalSender:
@@ -48,17 +51,17 @@ class TransactionalSender:
         self._judge = judge
         self._sink = sink
         self._self = Sender()
-        self._claims = Claims(judge.options, topic)
+        self._claims = Claims(judge.admin, judge.options, topic)
+        self._recall = Recall(self._claims, lambda identity, patience: self._take_over(identity, False, patience))
+        self._look_at = 0.0
         self._session: Session | None = None
         self._session_kind: tuple[object, ...] = ()
-        self._known: dict[UUID, Mark] = {}
-        """Marks of this session's claims, and of others where they are final."""
 
     def new_token(self) -> UUID:
         token = self._self.new_token()
         if self._session is not None:
             # Nobody can have used it, and who revokes it ends this session: there is no need to look.
-            self._remember(token, NOT_SENT)
+            self._recall.remember(token, NOT_SENT)
         return token
 
     def open(self, patience: Patience) -> None:
@@ -67,13 +70,13 @@ class TransactionalSender:
             SinkUnavailable: no broker answers, or Kafka does not hand the identity over.
         """
         try:
-            session = self._take(self._self.identity, alone=False, patience=patience)
+            self._take(self._self.identity, alone=False, patience=patience)
         except KafkaException as error:
             raise SinkUnavailable(describe(error_of(error)), unknown=False) from error
-        self._claims.prepare(session.client, patience)
+        self._find_place(patience)
 
     def close(self) -> None:
-        """End it now. What is open is aborted when the identity is taken over, or after `transaction.timeout.ms`."""
+        """End it now; what is open is aborted."""
         self._end()
 
     def send(self, work: Work, batch: Batch, patience: Patience) -> None:
@@ -87,9 +90,9 @@ class TransactionalSender:
             reason = self._send(work, batch, patience)
         except KafkaException as error:
             reason = describe(error_of(error))
-            self._end(patience)
+            self._end()
         except SinkUnavailable:
-            self._end(patience)
+            self._end()
             raise
         if not batch.lost():
             self._judge.conclude(work, reason, unknown=False)
@@ -98,7 +101,8 @@ class TransactionalSender:
         """Why some messages are not decided, where some are not."""
         session = self._begin(work, batch, patience)
         self._judge.hold_unwell(work, session.client, patience)
-        self._recall_earlier(work, session.client, patience)
+        identity = identity_of(batch.token)
+        self._recall.decide_earlier(work, identity, session.client, _now_ms(batch), patience)
         for position in work.undecided() if batch.withdrawn else ():
             if work.messages[position].id in batch.withdrawn:
                 work.outcomes[position] = Reject("given up")
@@ -115,7 +119,7 @@ class TransactionalSender:
                 self._end()
             except KafkaException as error:
                 reason = describe(error_of(error))
-                self._end(patience)
+                self._end()
                 if meaning(error_of(error)) is not Meaning.AGAIN:
                     break
             except SinkUnavailable as error:
@@ -128,11 +132,13 @@ class TransactionalSender:
     def _begin(self, work: Work, batch: Batch, patience: Patience, *, alone: bool = False) -> Session:
         """The session that this batch's token names; what was sent under the token already is delivered."""
         session = self._take(identity_of(batch.token), alone=alone, patience=patience)
-        mark = self._known.get(batch.token)
-        if mark is None:
-            self._claims.prepare(session.client, patience)
-            mark = self._claims.find([batch.token], patience).get(batch.token, NOT_SENT)
-            self._remember(batch.token, mark)
+        if not self._recall.knows(batch.token) or time.monotonic() >= self._look_at:
+            self._find_place(patience)
+        if self._claims.forgotten(batch.token):
+            # Not "revoked": perhaps nobody else holds these messages, and a lost claim would count as an attempt.
+            reason = f"topic {self._claims.topic} was replaced: it cannot tell what becomes of claim {batch.token}"
+            raise SinkUnavailable(reason, unknown=not self._recall.knows(batch.token))
+        mark = self._recall.own(batch.token, patience)
         if mark.closed:
             raise ClaimRevoked(f"claim {batch.token} is revoked: a later claim holds its messages")
         for position in work.undecided() if mark != NOT_SENT else ():
@@ -140,46 +146,11 @@ class TransactionalSender:
                 work.outcomes[position] = DELIVERED
         return session
 
-    def _recall_earlier(self, work: Work, client: KafkaClient, patience: Patience) -> None:
-        """Learn what became of earlier claims of these messages; from now on nothing more will."""
-        open_ = [work.messages[position] for position in work.undecided()]
-        tokens = {token for message in open_ for token in message.prior_tokens}
-        unknown = {token for token in tokens if token not in self._known}
-        if unknown:
-            self._claims.prepare(client, patience)
-            # Not waiting: what is open may be one of these, and is ended only below.
-            found = self._claims.find(unknown, patience, wait=False)
-            for token in unknown:
-                self._remember(token, self._close(token, found.get(token, NOT_SENT), patience))
-        for position in work.undecided() if tokens else ():
-            message = work.messages[position]
-            if any(self._known.get(token, NOT_SENT).sent(message.id) for token in message.prior_tokens):
-                work.outcomes[position] = ARRIVED
-
-    def _close(self, token: UUID, mark: Mark, patience: Patience) -> Mark:
-        """See to it that nothing more is sent under a token.
-
-        Args:
-            mark: what was found of it.
-        """
-        if mark.final:
-            return mark
-        if self._session_kind[0] == identity_of(token):
-            # Our own: opening the session has ended what was open, and nobody sends under it any more.
-            return self._claims.find([token], patience).get(token, NOT_SENT)
-        other = Session(self._name(identity_of(token)), self._judge.options, patience)
-        try:
-            mark = self._claims.find([token], patience).get(token, NOT_SENT)
-            if mark.final:
-                return mark
-            other.begin()
-            (report,) = other.client.deliver([self._claims.record(token, mark.close())], patience, together=True)
-            if report is not None:
-                raise SinkUnavailable(f"claim {token} could not be closed in time", unknown=False)
-            other.commit(patience)
-            return mark.close()
-        finally:
-            other.end()
+    def _find_place(self, patience: Patience) -> None:
+        """Where the marks of coming claims will be."""
+        self._claims.prepare(patience)
+        self._self.move(self._claims.place(self._self.place, patience))
+        self._look_at = time.monotonic() + PLACE_S
 
     def _transact(self, session: Session, work: Work, batch: Batch, patience: Patience) -> None:
         """Send and commit a wave as a whole. Else it is aborted, and those to blame have their outcomes."""
@@ -187,9 +158,8 @@ class TransactionalSender:
         mark = _mark_of(work, wave.positions)
         records = [work.record(position) for position in wave.positions]
         session.begin()
-        *reports, marked = session.client.deliver(
-            [*records, self._claims.record(batch.token, mark)], patience, together=True
-        )
+        records.append(self._claims.record(batch.token, mark, _now_ms(batch)))
+        *reports, marked = session.client.deliver(records, patience, together=True)
         taken = self._judge.judge(work, wave, reports)
         self._check_marked(marked)
         if len(taken) < len(wave.positions) or marked is not None or patience.over:
@@ -198,10 +168,10 @@ class TransactionalSender:
                 log.warning("producer is replaced after a fatal error: %s", describe(session.client.fatal))
                 self._judge.give_up(work, session.client.fatal)
             # After an abort librdkafka finds gaps in its own numbers: begin anew.
-            self._end(patience)
+            self._end()
             return
         session.commit(patience)
-        self._remember(batch.token, mark)
+        self._recall.remember(batch.token, mark)
         for position in taken:
             work.outcomes[position] = DELIVERED
 
@@ -217,26 +187,19 @@ class TransactionalSender:
     def _take(self, identity: bytes, *, alone: bool, patience: Patience) -> Session:
         kind = (identity, alone, self._judge.options["batch.size"])
         if self._session is None or self._session_kind != kind:
-            self._end(patience)
-            options = {**self._judge.options, "batch.num.messages": 1} if alone else self._judge.options
-            self._session = Session(self._name(identity), options, patience)
+            self._end()
+            self._session = self._take_over(identity, alone, patience)
             self._session_kind = kind
         return self._session
 
-    def _end(self, patience: Patience | None = None) -> None:
+    def _take_over(self, identity: bytes, alone: bool, patience: Patience) -> Session:
+        return take_over(self._sink, identity, self._judge.options, patience, alone=alone)
+
+    def _end(self) -> None:
         if self._session is not None:
-            self._session.end(patience)
+            self._session.end()
         self._session = None
-        # Until it is taken over again, others may close what is not finished.
-        self._known = {token: mark for token, mark in self._known.items() if mark.final}
-
-    def _remember(self, token: UUID, mark: Mark) -> None:
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[token] = mark
-
-    def _name(self, identity: bytes) -> str:
-        return f"outbox-relay.{self._sink}.{identity.hex()}"
+        self._recall.session_ended()
 
 
 def _mark_of(work: Work, sent_now: list[int]) -> Mark:
@@ -245,3 +208,8 @@ def _mark_of(work: Work, sent_now: list[int]) -> Mark:
     sent.update(position for position, outcome in enumerate(work.outcomes) if outcome == DELIVERED)
     unsent = [message.id for position, message in enumerate(work.messages) if position not in sent]
     return Mark.of((work.messages[position].id for position in sent), unsent)
+
+
+def _now_ms(batch: Batch) -> int:
+    """By the database's clock; not much time has passed since the claim."""
+    return batch.claimed_us // 1000

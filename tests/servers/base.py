@@ -58,12 +58,18 @@ def as_user(user: str | None) -> dict[str, Any]:
     return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []} if user else {}
 
 
+_GIVEN_PORTS: set[int] = set()
+
+
 def free_port() -> int:
-    """A TCP port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((LOCALHOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port that nobody listens on now, and that was not given to anybody else here."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind((LOCALHOST, 0))
+            port: int = probe.getsockname()[1]
+        if port not in _GIVEN_PORTS:
+            _GIVEN_PORTS.add(port)
+            return port
 
 
 def port_open(port: int, host: str = LOCALHOST) -> bool:

@@ -1,5 +1,5 @@
-"""`relay dead`: `list` and `show` (`show.py`, read it first), `requeue` and `discard` (`requeue.py`), and the options by
-which all of them choose messages (`choosing.py`).
+"""`relay dead`: `list` and `show` in `show.py`, which to read first; `requeue` and `discard` in `requeue.py`; the options
+by which all of them choose messages in `choosing.py`.
 """
 
 from relay.commands.dead.show import dead

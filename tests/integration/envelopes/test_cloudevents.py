@@ -13,7 +13,7 @@ from cloudevents.core.formats.json import JSONFormat
 
 from sinks.base import DELIVERED, Message, Reject, SinkConfig
 from sinks.kafka.sink import KafkaOptions, KafkaSink
-from sinks.testing import batch, message
+from sinks.testing import CLAIMED_US, batch, message
 from tests.redis_sinks import entries, streams
 from tests.servers.elasticmq import ElasticMq
 from tests.servers.kafka import KafkaCluster, Record
@@ -66,7 +66,7 @@ def test_kafka(kafka: KafkaCluster, envelope: str) -> None:
     check(by_sdk(text), ONE, "https://example.com/shop")
     check(by_sdk(binary), BYTES, "https://example.com/shop")
     assert (text.key, binary.key) == (b"42", None)
-    assert text.timestamp_ms == ONE.created_us // 1000
+    assert text.timestamp_ms == CLAIMED_US // 1000  # when it was written is its `time`
     # What is no attribute travels beside the event, and so does the trace context.
     assert (text.headers["x-request"].decode(), text.headers["traceparent"].decode()) == ("é", TRACEPARENT)
     if envelope == "cloudevents":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from sinks.base import DELIVERED, Reject
-from sinks.testing import CREATED_US, batch, message
+from sinks.base import DELIVERED, Reject, Retry
+from sinks.testing import batch, message
+from sinks.wire import rfc3339
 from tests.kafka_sinks import assert_in_order, ids, opened
 from tests.servers import kafka as server
 from tests.servers.kafka import KafkaCluster, java_source, mock_cluster
@@ -18,19 +20,73 @@ KEYS = ["42", "", "a", "order-1", "zoë 😀", "k" * 1000, *(f"customer-{number}
 
 def test_record_holds_the_message(kafka: KafkaCluster) -> None:
     topic = kafka.new_topic()
-    headers = {"traceparent": "00-ab-cd-01", "n": 1, "deep": {"é": [None]}, "kind": "forged", "message_id": "forged"}
+    forged = dict.fromkeys(("kind", "message_id", "created_at"), "forged")
+    headers = {"traceparent": "00-ab-cd-01", "n": 1, "deep": {"é": [None]}, **forged}
     one = message(1, kind="order.created", key="42", payload=b'{"total": 9.90}', headers=headers)
     with opened(kafka.client, topic) as sink:
         assert sink.send(batch([one])) == [DELIVERED]
     (record,) = kafka.read(topic)
-    assert (record.key, record.value, record.timestamp_ms) == (b"42", b'{"total": 9.90}', (CREATED_US + 1) // 1000)
+    assert (record.key, record.value) == (b"42", b'{"total": 9.90}')
     assert record.headers == {
         "message_id": str(one.message_id).encode(),
         "kind": b"order.created",
+        "created_at": rfc3339(one.created_us).encode(),
         "traceparent": b"00-ab-cd-01",
         "n": b"1",
         "deep": '{"é":[null]}'.encode(),
     }
+
+
+@pytest.mark.parametrize("envelope", ["raw", "cloudevents", "cloudevents-structured", "debezium"])
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_timestamp_is_the_time_of_sending_unless_asked_otherwise(
+    kafka: KafkaCluster, envelope: str, exactly_once: bool
+) -> None:
+    """Topics delete by it: a message that waited longer than they keep records would be deleted as it arrives.
+
+    In the same way it would be refused where a topic takes no old records, and die of an outage that was long enough.
+    """
+    topic = kafka.new_topic(message_timestamp_before_max_ms=3_600_000, retention_ms=3_600_000)
+    one = message(1, key="k", headers={"aggregatetype": "order"})
+    claimed_us = time.time_ns() // 1000
+    common = {"envelope": envelope, "exactly_once": exactly_once}
+    with opened(kafka.client, topic, **common) as sink:
+        assert sink.send(batch([one], token=sink.new_token(), claimed_us=claimed_us)) == [DELIVERED]
+    with opened(kafka.client, topic, timestamp="written", **common) as sink:
+        (refused,) = sink.send(batch([one], token=sink.new_token(), claimed_us=claimed_us))
+        recent = message(2, key="k", headers={"aggregatetype": "order"}, created_us=claimed_us - 60_000_000)
+        assert sink.send(batch([recent], token=sink.new_token(), claimed_us=claimed_us)) == [DELIVERED]
+    assert isinstance(refused, Retry)
+    times = [record.timestamp_ms for record in kafka.read(topic)]
+    assert times == [claimed_us // 1000, claimed_us // 1000 - 60_000]
+
+
+@pytest.mark.parametrize("envelope", ["raw", "cloudevents", "cloudevents-structured", "debezium"])
+def test_tombstone_makes_a_compacted_topic_forget_a_key(kafka: KafkaCluster, envelope: str) -> None:
+    """In the same way a header could ask for one that deletes nothing, or hides a payload: such a message is dead."""
+    topic = kafka.new_topic(cleanup_policy="compact")
+    asked = {"kafka.tombstone": True, "aggregatetype": "order", "n": 1}
+    gone = message(1, key="42", payload=None, body=b"", headers=asked)
+    wrong = [
+        gone._replace(key=None),
+        gone._replace(body=b"data"),
+        gone._replace(body=None, payload=b"null"),
+        gone._replace(headers={"kafka.tombstone": "yes"}),
+    ]
+    not_asked = message(2, key="43", payload=None, body=b"x", headers={"kafka.tombstone": False})
+    with opened(kafka.client, topic, envelope=envelope) as sink:
+        outcomes = sink.send(batch([gone, *wrong, not_asked]))
+    assert [outcomes[0], outcomes[-1]] == [DELIVERED] * 2
+    for outcome in outcomes[1:-1]:
+        assert isinstance(outcome, Reject)
+        assert "kafka.tombstone" in outcome.reason
+    tombstone, other = kafka.read(topic)
+    assert (tombstone.key, tombstone.value) == (b"42", None)
+    assert other.value is not None
+    id_header = {"raw": "message_id", "debezium": "id"}.get(envelope, "ce_id")
+    assert tombstone.headers[id_header].decode() == str(gone.message_id)
+    assert not {"kafka.tombstone", "content-type", "ce_datacontenttype"} & tombstone.headers.keys()
+    assert "kafka.tombstone" not in other.headers
 
 
 def test_no_key_and_an_empty_one_are_told_apart(kafka: KafkaCluster) -> None:

@@ -73,6 +73,28 @@ def test_missing_topic_stops_no_other_and_recovers(kafka: KafkaCluster) -> None:
     assert len(kafka.read(absent)) == 20
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_topics_that_are_missing_delay_nothing_else(kafka: KafkaCluster, exactly_once: bool) -> None:
+    """Each of them is met for the first time: a single one, a few, and as many as a header may make of the messages.
+
+    In the same way they would delay the others each time that their messages are tried again.
+    """
+    topic, name = kafka.new_topic(), new_name()
+    with opened(kafka.client, exactly_once=exactly_once) as sink:
+        sink.send(batch([to(topic, 0)], token=sink.new_token()))
+        for missing, bound in ((1, 0.5), (10, 0.5), (1000, 1.0), (1000, 1.0)):
+            mixed = [to(topic, number) for number in range(20)]
+            mixed += [to(f"{name}-{missing}-{number}", number) for number in range(missing)]
+            began = time.monotonic()
+            outcomes = sink.send(batch(mixed, token=sink.new_token()))
+            assert time.monotonic() - began < bound
+            assert outcomes[:20] == [DELIVERED] * 20
+            assert {type(outcome) for outcome in outcomes[20:]} == {Hold}
+        kafka.new_topic(f"{name}-1000-999")
+        again = batch([to(f"{name}-1000-{number}", number) for number in range(1000)], token=sink.new_token())
+        assert sink.send(again)[999] == DELIVERED
+
+
 def test_deleted_topic_is_held_and_recovers(kafka: KafkaCluster) -> None:
     topic, other = kafka.new_topic(), kafka.new_topic()
     with opened(kafka.client) as sink:
@@ -135,18 +157,20 @@ def test_no_right_to_write_anywhere_is_the_whole_sink_s_trouble(kafka: KafkaClus
     assert "not authorized" in outcome.reason
 
 
-def test_record_that_the_topic_finds_unfit_is_dead_and_alone(kafka: KafkaCluster) -> None:
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_message_without_a_key_for_a_compacted_topic_is_dead_and_alone(kafka: KafkaCluster, exactly_once: bool) -> None:
     compacted = kafka.new_topic(cleanup_policy="compact")
     messages = [message(1, key="a"), message(2, key=None), message(3, key="b")]
-    with opened(kafka.client, compacted) as sink:
-        outcomes = sink.send(batch(messages))
+    with opened(kafka.client, compacted, exactly_once=exactly_once) as sink:
+        outcomes = sink.send(batch(messages, token=sink.new_token()))
     assert [type(outcome) for outcome in outcomes] == [type(DELIVERED), Reject, type(DELIVERED)]
+    assert "has no key" in str(outcomes[1])
     assert ids(kafka.read(compacted)) == [str(messages[0].message_id), str(messages[2].message_id)]
 
 
 def test_time_that_the_topic_finds_unfit_is_tried_again(kafka: KafkaCluster) -> None:
     topic = kafka.new_topic(message_timestamp_before_max_ms=3_600_000)
     messages = [message(1), message(2, created_us=int(time.time() * 1e6))]
-    with opened(kafka.client, topic) as sink:
+    with opened(kafka.client, topic, timestamp="written") as sink:
         outcomes = sink.send(batch(messages))
     assert [type(outcome) for outcome in outcomes] == [Retry, type(DELIVERED)]

@@ -50,6 +50,8 @@ def test_outcome_of_a_message_that_travelled_alone() -> None:
     assert too_large == Reject("too large: 200 bytes, and topic t takes 100 (max.message.bytes)")
     assert isinstance(outcome_alone(KafkaError(KafkaError.INVALID_RECORD), "t", 1, ""), Reject)
     assert isinstance(outcome_alone(KafkaError(KafkaError.INVALID_TIMESTAMP), "t", 1, ""), Retry)
+    assert "no key" in str(outcome_alone(KafkaError(KafkaError.INVALID_RECORD), "t", 1, "", has_key=False))
+    assert "no key" not in str(outcome_alone(KafkaError(KafkaError.INVALID_RECORD), "t", 1, "", has_key=True))
 
 
 def test_what_is_unwell_is_the_topic_or_the_whole_cluster() -> None:

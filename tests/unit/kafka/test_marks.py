@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from uuid import uuid4
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.kafka.marks import NOT_SENT, Mark
-from sinks.kafka.tokens import Sender, identity_of, made_ms
+from sinks.kafka.marks import ANYWHERE, NOT_SENT, Mark, Place, Sender, identity_of, place_of, tag_of
 
 IDS = st.frozensets(st.integers(1, 2**62), max_size=30)
 
@@ -30,16 +29,40 @@ def test_mark_knows_what_was_sent(sent: frozenset[int], others: frozenset[int]) 
     assert mark.complete == (not others - sent)
 
 
-def test_token_tells_who_made_it_and_when() -> None:
+@pytest.mark.parametrize("text", ["", "A", "x1", "a1", "o1..2", "o-1", "oxyz", "b1.", "{}", "o" + "f" * 20 + "!"])
+def test_what_is_no_mark_is_told_apart(text: str) -> None:
+    with pytest.raises(ValueError, match="not the text of a mark"):
+        Mark.from_text(text)
+
+
+@given(st.integers(0, 63), st.integers(0, 2**41), st.text())
+def test_token_tells_who_made_it_and_where_its_marks_are(partition: int, offset: int, topic_id: str) -> None:
     sender = Sender()
-    before = int(time.time() * 1000)
-    tokens = [sender.new_token() for _ in range(1000)]
-    assert len(set(tokens)) == 1000
+    sender.move(Place(partition, offset, tag_of(topic_id)))
+    tokens = [sender.new_token() for _ in range(100)]
+    assert len(set(tokens)) == 100
     assert {identity_of(token) for token in tokens} == {sender.identity}
     assert {(token.version, token.variant) for token in tokens} == {(8, "specified in RFC 4122")}
-    assert all(before <= (made_ms(token) or 0) <= time.time() * 1000 + 1000 for token in tokens)
+    place = place_of(tokens[-1])
+    assert (place.partition, place.tag) == (partition, tag_of(topic_id))
+    assert place.offset <= offset
+    assert offset - place.offset < 4096 or offset >= 2**40
     assert identity_of(Sender().new_token()) != sender.identity
 
 
-def test_token_made_elsewhere_has_no_time() -> None:
-    assert made_ms(uuid4()) is None
+def test_no_two_tokens_are_alike_however_many_there_are_and_wherever_the_marks_go() -> None:
+    """The part that counts them has 16 bits: an idle relay uses it up in less than a day.
+
+    In the same way two tokens could agree once a sender comes back to a partition, or a topic is made again.
+    """
+    sender = Sender()
+    tokens = []
+    for place in (Place(1, 0, 7), Place(1, 5000, 7), Place(2, 0, 7), Place(1, 0, 7), Place(1, 0, 8), Place(1, 0, 7)):
+        sender.move(place)
+        tokens += [sender.new_token() for _ in range(70_000)]
+    assert len(set(tokens)) == len(tokens)
+
+
+def test_token_made_elsewhere_tells_no_place() -> None:
+    assert place_of(uuid4()) == ANYWHERE
+    assert place_of(Sender().new_token()) == ANYWHERE

@@ -7,10 +7,11 @@ import time
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from sinks.base import SinkConfig
-from sinks.kafka.options import producer_options
-from sinks.kafka.sink import KafkaOptions, KafkaSink
+from sinks.kafka.options import KafkaOptions, producer_options
+from sinks.kafka.sink import KafkaSink
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -75,11 +76,42 @@ def test_brokers_must_be_named() -> None:
         KafkaSink(SinkConfig("orders", KafkaOptions()))
 
 
-@pytest.mark.parametrize("timeout", [0.5, 1, 10, 300])
+@pytest.mark.parametrize("timeout", [0.5, 1, 10, 300, 1000])
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("exactly_once", [False, True])
 def test_librdkafka_takes_the_defaults(timeout: float, ordered: bool, exactly_once: bool) -> None:
     assert options(ordered=ordered, exactly_once=exactly_once, timeout=timeout)["message.timeout.ms"] > timeout * 1000
+
+
+@pytest.mark.parametrize(("timeout", "lease"), [(1, 30), (10, 30), (60, 120), (600, 1200)])
+def test_what_a_dead_sender_left_open_ends_before_its_lease_does(timeout: float, lease: float) -> None:
+    """Brokers look for such transactions every ten seconds."""
+    found = options(exactly_once=True, timeout=timeout)
+    assert found["transaction.timeout.ms"] / 1000 + 10 < lease
+    assert found["message.timeout.ms"] <= found["transaction.timeout.ms"]
+
+
+@pytest.mark.parametrize(
+    ("key", "topic"),
+    [("topic", "my topic"), ("topic", "a/{kind}"), ("topic", "."), ("topic", "x" * 250), ("claims_topic", "my claims")],
+)
+def test_topic_that_cannot_be_is_refused_at_once(key: str, topic: str) -> None:
+    """What a template makes of a message is known only when it is sent; what stands in the file is known now.
+
+    Templates of an envelope's headers become no names: there everything is right.
+    """
+    with pytest.raises(ValidationError, match="a legal topic"):
+        KafkaOptions.model_validate({key: topic})
+
+
+@pytest.mark.parametrize("topic", ["orders", "{kind}.", ".{kind}", "{header.type:my topic}", "a.b-c_{key}"])
+def test_topic_that_may_be_is_taken(topic: str) -> None:
+    assert str(KafkaOptions.model_validate({"topic": topic}).topic) == topic
+
+
+def test_options_are_asked_about_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
+    assert options(debug="all")["debug"] == "all"
+    assert capfd.readouterr() == ("", "")
 
 
 class Tokens:

@@ -1,0 +1,106 @@
+"""Kafka behind the whole relay: what SQL and Python write, and what the log says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay import publish
+from tests.command import Command
+from tests.servers.base import LOCALHOST, free_port, wait_until
+from tests.servers.kafka import KafkaCluster, mock_cluster
+
+CONFIGURATION = """
+[log]
+format = "json"
+level = "{level}"
+
+[sinks.orders]
+type = "kafka"
+topic = "orders"
+client = {{ "bootstrap.servers" = "{bootstrap}"{more} }}
+
+[[routes]]
+kind = "*"
+sink = "orders"
+"""
+
+
+def test_tombstone_in_plain_sql_and_in_python(relay_database_url: str, tmp_path: Path) -> None:
+    relay = Command(relay_database_url, tmp_path)
+    with mock_cluster() as bootstrap:
+        relay.configure(CONFIGURATION.format(level="info", bootstrap=bootstrap, more=""))
+        relay("apply")
+        with psycopg.connect(relay_database_url) as conn:
+            conn.execute(
+                """
+                insert into relay.outbox (kind, key, body, headers)
+                values ('order.deleted', '42', '', '{"kafka.tombstone": true}')
+                """
+            )
+            publish(conn, "order.deleted", b"", key="43", headers={"kafka.tombstone": True})
+        relay("run", "--drain")
+        found = KafkaCluster([], bootstrap).read("orders")
+    assert {(record.key, record.value) for record in found} == {(b"42", None), (b"43", None)}
+
+
+@contextmanager
+def running(relay: Command, log: Path) -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """A relay that runs; yields what gives its lines, each of which must be a JSON object."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "relay", "run"],
+            cwd=relay.folder,
+            env={**os.environ, "RELAY_DATABASE_URL": relay.url},
+            stderr=file,
+        )
+        try:
+            yield lambda: [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line[-1] == "\n"]
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            finally:
+                process.kill()
+
+
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_every_line_of_librdkafka_is_a_line_of_the_log(
+    relay_database_url: str, tmp_path: Path, exactly_once: str
+) -> None:
+    """With `debug`, all its clients talk: those that only check options, producers, consumers and those that ask.
+
+    In the same way its complaints about a broker that is down would come several times a second, as errors.
+    """
+    relay = Command(relay_database_url, tmp_path)
+    with mock_cluster() as bootstrap:
+        text = CONFIGURATION.format(level="debug", bootstrap=bootstrap, more=', "debug" = "all"')
+        relay.configure(text.replace('topic = "orders"', f'topic = "orders"\nexactly_once = {exactly_once}'))
+        relay("apply")
+        relay("publish", "order.created", "{}")
+        with running(relay, tmp_path / "log") as lines:
+            wait_until(lambda: sum("[outbox-relay-orders#" in line["event"] for line in lines()) > 20, timeout=40)
+    assert Counter(line["level"] for line in lines())["debug"] > 20
+
+
+def test_broker_that_is_down_does_not_fill_the_log(relay_database_url: str, tmp_path: Path) -> None:
+    relay = Command(relay_database_url, tmp_path)
+    relay.configure(CONFIGURATION.format(level="info", bootstrap=f"{LOCALHOST}:{free_port()}", more=""))
+    relay("apply")
+    relay("publish", "order.created", "{}")
+    with running(relay, tmp_path / "log") as lines:
+        wait_until(lambda: any("refused" in line["event"] for line in lines()), timeout=30)
+        time.sleep(3)  # meanwhile each connection fails several times
+        found = lines()
+    assert sum("[outbox-relay-orders#" in line["event"] for line in found) <= 4
