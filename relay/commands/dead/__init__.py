@@ -1,5 +1,5 @@
-"""`relay dead`: `list` and `show` in `show.py`, which to read first; `requeue` and `discard` in `requeue.py`; the options
-by which all of them choose messages in `choosing.py`.
+"""`relay dead`: `list` and `show` (`show.py`), `requeue` and `discard` (`requeue.py`), and how all of them choose messages
+(`choosing.py`). Read `show.py` first.
 """
 
 from relay.commands.dead.show import dead
