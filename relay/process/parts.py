@@ -19,6 +19,7 @@ from relay.database.connection import Database
 from relay.process.applied import Drain
 from relay.process.circuit import Circuit
 from relay.process.engine import Engine
+from relay.process.guard import run_guarded
 from relay.process.heartbeat import Heartbeat
 from relay.process.leases import Leases
 from relay.process.listener import Listener
@@ -38,7 +39,9 @@ class Loops:
         self.polls = polls
         self._stopping = stopping
         self._threads = [
-            threading.Thread(target=poll.run, name=f"sink {poll.engine.name}", daemon=True) for poll in polls
+            threading.Thread(target=run_guarded, args=(name, poll.run, stopping), name=name, daemon=True)
+            for poll in polls
+            for name in [f"sink {poll.engine.name}"]
         ]
 
     def start(self) -> None:
