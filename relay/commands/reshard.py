@@ -8,7 +8,7 @@ import click
 
 from relay.commands import Globals
 from relay.commands.common import counted, database_of, print_json, unknown_sink
-from relay.commands.progress import progress
+from relay.progress import progress
 
 MOST = 1024
 LONGEST_LOOK_S = 3600.0

@@ -320,7 +320,7 @@ def test_a_message_gets_a_copy_for_each_sink_and_only_for_its_buckets(relay: Com
     ]
 
     relay.configure(SINKS + EVERYTHING)
-    assert relay.json("apply")["rerouted"] == result["unrouted"]
+    assert relay.json("apply", "--yes")["rerouted"] == result["unrouted"]
 
 
 def test_a_message_whose_duplicate_lives_stays_until_it_is_gone(relay: Command, conn: Connection) -> None:
