@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "init": Lazy("config:init", "Write a commented relay.toml."),
     "migrate": Lazy("schema:migrate", 'Create or upgrade the schema "relay".'),
     "grants": Lazy("schema:grants", "Print the rights of the two group roles, as SQL."),
-    "apply": Lazy("schema:apply", "Write the file's sinks and routes into the database."),
+    "apply": Lazy("apply:apply", "Write the file's sinks and routes into the database."),
     "config": Lazy("config:config", "Check or show the configuration."),
     "run": Lazy("run:run", "Deliver messages until stopped."),
     "status": Lazy("status:status", "Show what waits, for each sink."),

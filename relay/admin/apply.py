@@ -6,7 +6,7 @@ that had no route are routed, if they have one by now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, LiteralString
 
 from psycopg import Connection
@@ -23,10 +23,17 @@ BATCH_MESSAGES = 1000
 Query = Callable[[LiteralString, dict[str, Any]], list[tuple[Any, ...]]]
 
 
-def apply(database: Database, settings: Settings, *, say: Say = lambda text: None) -> Difference:
+def apply(
+    database: Database,
+    settings: Settings,
+    *,
+    say: Say = lambda text: None,
+    may_remove: Collection[tuple[str, ...]] | None = None,
+) -> Difference:
     """Make the database's sinks and routes those of the file, in one transaction; return what that changed.
 
     Args:
+        may_remove: of `Difference.removed` what may go; None: anything.
         say: told what it waits for.
 
     Raises:
@@ -38,7 +45,7 @@ def apply(database: Database, settings: Settings, *, say: Say = lambda text: Non
         return changes
     # Asked without locks first: to refuse is the likely answer, and counting may take a while.
     refuse(database, changes)
-    return with_patience(lambda: _apply(database, settings), database, say)
+    return with_patience(lambda: _apply(database, settings, may_remove), database, say)
 
 
 def refuse(database: Database, changes: Difference) -> None:
@@ -71,11 +78,13 @@ def _reroute(database: Database, places: list[str]) -> int:
     return int(database.query(statement("admin/apply/reroute"), {"places": places})[0][0]) if places else 0
 
 
-def _apply(database: Database, settings: Settings) -> Difference:
+def _apply(database: Database, settings: Settings, may_remove: Collection[tuple[str, ...]] | None) -> Difference:
     with database.transaction() as conn:
         conn.execute(statement("admin/apply/begin_apply"))
         conn.execute(statement("admin/apply/lock_configuration"))
         changes = difference(conn.execute, settings)
+        if may_remove is not None and not changes.removed <= set(may_remove):
+            raise RelayError("sinks or routes were changed meanwhile; nothing was applied: run it again")
         if any(_leaves_messages(change.old, change.new) for change in changes.sinks):
             conn.execute(statement("admin/apply/lock_writers"))
             _refuse(lambda sql, params: conn.execute(sql, params).fetchall(), changes)
@@ -99,13 +108,18 @@ def _refuse(query: Query, changes: Difference) -> None:
                 "put it back and remove only its routes, wait until it is drained (relay status), and settle what is "
                 f"dead (relay dead requeue or discard --sink {old.name})"
             )
-        if new is not None and live:
+        if new is not None and live and not new.shards:
+            problems.append(
+                f'sink "{old.name}" keeps its order and has {live:,} live messages, but the file lacks: order = "key", '
+                f"shards = {old.shards}; add it, or end its order: relay reshard {old.name} 0"
+            )
+        elif new is not None and live:
             problems.append(
                 f'sink "{old.name}" has {live:,} live messages in {old.shards} shards, so it cannot have '
                 f"{new.shards} now: put the old number back, or run: relay reshard {old.name} {new.shards}"
             )
     if problems:
-        raise RelayError("; ".join(problems))
+        raise RelayError("nothing was applied: " + "; ".join(problems))
 
 
 def _write(conn: Connection[Any], changes: Difference) -> None:

@@ -55,10 +55,19 @@ class Difference:
 
     sinks: list[Change[SinkRow]]
     routes: list[Change[RouteRow]]
+    wanted: list[RouteRow]
+    """Every route of the file."""
 
     def __iter__(self) -> Iterator[Change[SinkRow] | Change[RouteRow]]:
         yield from self.sinks
         yield from self.routes
+
+    @property
+    def removed(self) -> set[tuple[str, ...]]:
+        """What the database has and the file does not: sinks by name, routes by kind and sink."""
+        kept = {(route.kind, route.sink) for route in self.wanted}
+        routes = {(old.kind, old.sink) for old, _ in self.routes if old} - kept
+        return {(old.name,) for old, new in self.sinks if old and not new} | routes
 
     def __bool__(self) -> bool:
         return bool(self.sinks or self.routes)
@@ -86,6 +95,7 @@ def difference(query: Query, settings: Settings) -> Difference:
     return Difference(
         _changes(there, sinks),
         _changes(map(RouteRow._make, query(statement("admin/apply/configured_routes"))), routes),
+        routes,
     )
 
 

@@ -29,6 +29,15 @@ SAY_S = 5.0
 TABLES = {"relay.outbox": "admin/reshard/reshard_messages", "relay.dead": "admin/reshard/reshard_dead"}
 
 
+def look(database: Database, sink: str) -> tuple[int, int] | None:
+    """How many shards the sink has, and how many messages, dead ones too; None where there is no such sink."""
+    shards = {name: shards for name, shards, *_ in database.query(statement("admin/apply/configured_sinks"))}
+    if sink not in shards:
+        return None
+    live, dead = database.query(statement("admin/apply/sink_messages"), {"sink": sink})[0]
+    return shards[sink], live + dead
+
+
 def begin(database: Database, sink: str, shards: int, *, say: Say) -> int | None:
     """Stop claiming and count by the new number; return the old one, None where there is no such sink.
 

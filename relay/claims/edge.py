@@ -7,7 +7,8 @@ commits: so the last id that was drawn becomes the limit of all edges only once 
 is over. What comes back under an old id has an index of its own, and is always read.
 
 A server that was restarted, or took over from another one, may draw ids again that it had drawn, and knows prepared
-transactions by other names. So all of this is forgotten with each new connection.
+transactions by other names. So all of this is forgotten with each new connection, and when the server says that it was
+started at another time: a pooler (PAUSE, RESUME) can lead a connection to another one.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ class Edge:
         """Transactions that may still commit messages up to the candidate."""
         self._generation = 0
         """That the candidate belongs to."""
+        self._started_us = 0
+        """When the server was started that all this is about."""
         self._move_at = self._look_at = 0.0
         self._everything_at = time.monotonic() + EVERYTHING_EVERY_S
 
@@ -85,6 +88,12 @@ class Edge:
         self.line.clear()
         self._move_at = self._look_at = 0.0
 
+    def met(self, started_us: int) -> None:
+        """A server answered that was started then, by its clock: begin anew if it is another one."""
+        before, self._started_us = self._started_us, started_us
+        if before not in (0, started_us):
+            self.forget()
+
     def move(self, database: Database) -> None:
         """Move on, if it is time. Not inside a transaction: each look needs a snapshot of its own."""
         if self._moving.acquire(blocking=False):
@@ -96,12 +105,13 @@ class Edge:
     def _move(self, database: Database, now: float) -> None:
         if now < self._move_at:
             return
+        # In this order: an id that is drawn by now belongs to a transaction that is over or among the writers. Who is
+        # over now can be seen by the next statement: a transaction gives up its locks last.
+        drawn, started_us = database.query(statement("claims/last_id"))[0]
+        self.met(started_us)
         generation = self.mark.generation
         if generation != self._generation:
             self._candidate, self._writers, self._generation = 0, set(), generation
-        # In this order: an id that is drawn by now belongs to a transaction that is over or among the writers. Who is
-        # over now can be seen by the next statement: a transaction gives up its locks last.
-        drawn = database.query(statement("claims/last_id"))[0][0]
         if drawn < max(self.mark.quiet, self._candidate):
             self.forget()
             return

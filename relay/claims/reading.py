@@ -126,7 +126,9 @@ class Reader:
         params = {"sink": self._settings.name, "shards": shards}
         found = conn.execute(statement("claims/lock_shards"), params, binary=True).fetchall()
         self.claimed_us = us_since_1970(found[0][2])
-        return [shard for shard, is_locked, _ in found if is_locked]
+        self._edge.met(found[0][3])
+        self.mark = self._edge.mark if self._edge.mark.generation != self.mark.generation else self.mark
+        return [shard for shard, is_locked, *_ in found if is_locked]
 
     def _read(self, conn: psycopg.Connection[Any], shards: list[int], limit: int, apart: bool) -> Read:
         """Read messages of locked shards.

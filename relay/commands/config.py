@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from relay.commands import Globals
-from relay.errors import UsageError
+from relay.errors import CheckFailed, UsageError
 
 NEXT = """\
 Wrote {file}. Next:
@@ -47,8 +47,12 @@ def config() -> None:
 @config.command()
 @click.pass_obj
 def check(options: Globals) -> None:
-    """Print "ok", or all problems at once (exit code 2)."""
-    options.settings()
+    """Print "ok", or all problems at once (exit code 2), or what is allowed and hardly meant (exit code 3)."""
+    from relay.config.shares import share_gaps
+
+    gaps = share_gaps(options.settings().routes)
+    if gaps:
+        raise CheckFailed("; ".join(gaps))
     click.echo("ok")
 
 

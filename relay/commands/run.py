@@ -24,15 +24,15 @@ def run(options: Globals, sinks: tuple[str, ...], drain: bool, http: str | None,
     from relay.process.service import Service
     from relay.telemetry.logs import configure
 
-    settings = options.settings()
+    settings = options.usable()
     for sink in sinks:
-        if sink not in settings.sinks:
+        if sink not in settings.shards:
             raise UsageError(
-                f'--sink: expected a configured sink ({nearest(sink, list(settings.sinks))}), got "{sink}"'
+                f'--sink: expected a configured sink ({nearest(sink, list(settings.shards))}), got "{sink}"'
             )
     try:
         grace_s = parse_duration(grace)
     except ValueError as error:
         raise UsageError(f'--grace: expected {error}, got "{grace}"') from error
     configure(settings.log)
-    Service(settings, sinks, drain=drain, http=http, grace=grace_s).run()
+    Service(settings, options.usable, sinks, drain=drain, http=http, grace=grace_s).run()

@@ -7,28 +7,31 @@ from collections.abc import Sequence
 import structlog
 
 from relay.config.settings import SinkSettings
-from relay.errors import DatabaseUnavailable, RelayError
-from relay.process.store import Store
+from relay.errors import DatabaseUnavailable
+from relay.process.store import KnownSink, Store
 
 log = structlog.get_logger("relay")
 
 
-def check_sinks(store: Store, sinks: Sequence[SinkSettings]) -> None:
+def unfit(sink: SinkSettings, known: KnownSink | None) -> str | None:
+    """Why nothing of this sink would be claimed: `apply` was not run, or its order began or ended on one side only.
+
+    Args:
+        known: the sink as the database has it; None where it does not.
     """
-    Raises:
-        DatabaseUnavailable: nobody can say now.
-        RelayError: `apply` was not run, or shards were changed on one side only: nothing would be claimed.
-    """
-    known = store.known_sinks()
-    for sink in sinks:
-        if sink.name not in known:
-            raise RelayError(f"sink {sink.name} is not in the database: run relay apply")
-        shards = known[sink.name].shards
-        if shards != sink.shards:
-            raise RelayError(
-                f"sink {sink.name}: expected {shards} shards as in the database, got {sink.shards} from the"
-                f" configuration: set shards, or run relay apply, or relay reshard {sink.name} {sink.shards}"
-            )
+    if known is None:
+        return "it is not in the database: run relay apply"
+    if known.shards and not sink.shards:
+        return (
+            f"the database keeps its order ({known.shards} shards), the configuration lacks: "
+            f'order = "key", shards = {known.shards}'
+        )
+    if sink.shards and not known.shards:
+        return (
+            'the configuration has order = "key", the database keeps no order: run relay apply, or, where messages '
+            f"wait, relay reshard {sink.name} {sink.shards}"
+        )
+    return None
 
 
 class Drain:

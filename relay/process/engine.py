@@ -41,6 +41,7 @@ class Engine:
         settings: the sink's settings.
         claims: its own way to claim and settle; no other thread uses it.
         sink: its own sender.
+        renew: gives the sender to go on with before it is opened: another where its secrets have changed.
         circuit: shared by the sink's workers in this process.
         leases: shared by all threads; the heartbeat keeps what is in it.
         stopping: says when to stop.
@@ -52,6 +53,7 @@ class Engine:
         *,
         claims: RowClaims | ShardClaims,
         sink: Sink,
+        renew: Callable[[Sink], Sink] | None = None,
         circuit: Circuit,
         leases: Leases,
         stopping: Stopping,
@@ -61,6 +63,7 @@ class Engine:
         self._settings = settings
         self._claims = claims
         self._sink = sink
+        self._renew = renew
         self._circuit = circuit
         self._leases = leases
         self._stopping = stopping
@@ -103,6 +106,8 @@ class Engine:
 
     def _open_sink(self) -> bool:
         try:
+            if self._renew is not None:
+                self._sink = self._renew(self._sink)
             self._sink.open()
         except BaseException as error:  # noqa: BLE001 - as in _deliver
             self._close_sink()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 import structlog
 
@@ -19,19 +20,19 @@ class Heartbeat:
     """Renews what is in `leases` every third of a lease.
 
     Args:
-        shortest: the shortest lease of any sink, in seconds.
+        shortest: answers the shortest lease of any sink now, in seconds.
     """
 
-    def __init__(self, store: Store, leases: Leases, shortest: float, stopping: Stopping) -> None:
+    def __init__(self, store: Store, leases: Leases, shortest: Callable[[], float], stopping: Stopping) -> None:
         self._store = store
         self._leases = leases
-        self._interval = shortest / 3
+        self._shortest = shortest
         self._stopping = stopping
         self._failing = False
 
     def run(self) -> None:
         # Graceful stop or not: what is still being sent still needs its lease.
-        while not self._stopping.wait_at_once(self._interval / 2 if self._failing else self._interval):
+        while not self._stopping.wait_at_once(self._shortest() / (6 if self._failing else 3)):
             self.beat()
         self._store.database.close()
 

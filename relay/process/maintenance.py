@@ -6,20 +6,21 @@ Every relay does it for every sink; rows that another one is busy with are skipp
 from __future__ import annotations
 
 import random
+import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Protocol
 
 import structlog
 
 from relay.backoff import Backoff
 from relay.claims.stuck import let_due_keys_go
-from relay.config.settings import SinkSettings
 from relay.database.identities import Identities
-from relay.errors import DatabaseUnavailable, RelayError
-from relay.process.applied import check_sinks
+from relay.errors import RelayError
 from relay.process.late_routes import LateRoutes
 from relay.process.stopping import Stopping
-from relay.process.store import Store
+from relay.process.store import Presence, Said, Store
 from relay.telemetry.metrics import Metrics
 
 log = structlog.get_logger("relay")
@@ -28,15 +29,25 @@ PROMOTE_MESSAGES = 1000
 LET_GO_KEYS = 500
 LONGEST_WAIT_S = 1.0
 PRESENCE_S = 10.0
+LOOK_S = 2.0
+"""So often it is looked whether other sinks are to be served."""
 IDLE_FOR_S = 30.0
 """For so long writers notify after a relay last said that it is idle."""
+
+
+class Looks(Protocol):
+    """What decides which sinks are served (`roster.py`)."""
+
+    def said(self) -> Mapping[str, Said]: ...
+
+    def look(self, register: Callable[[], Mapping[str, float]]) -> None: ...
 
 
 class Maintenance:
     """One thread a process.
 
     Args:
-        sinks: those that this relay serves.
+        roster: the sinks of this relay.
         wake: called when messages became ready.
         is_idle: whether this relay waits for work and can be notified.
         circuits: sinks that are unwell, with the reason.
@@ -47,7 +58,7 @@ class Maintenance:
         store: Store,
         worker: str,
         *,
-        sinks: Sequence[SinkSettings],
+        roster: Looks,
         wake: Callable[[], None],
         is_idle: Callable[[], bool],
         circuits: Callable[[], Mapping[str, str]],
@@ -58,15 +69,16 @@ class Maintenance:
         self._identities = Identities(store.database)
         self._late_routes = LateRoutes(store.database)
         self._worker = worker
-        self._sinks = sinks
+        self._roster = roster
         self._wake = wake
         self._is_idle = is_idle
         self._circuits = circuits
         self._metrics = metrics
         self._stopping = stopping
-        self._said: tuple[bool, Mapping[str, str]] | None = None
+        self._said: tuple[bool, Mapping[str, str], Mapping[str, Said], int] | None = None
         self._said_at = 0.0
-        self._difference: str | None = None
+        self._since: Mapping[str, float] = {}
+        self._look_at = 0.0
 
     def run(self) -> None:
         backoff = Backoff(0.2, 5.0)
@@ -89,6 +101,9 @@ class Maintenance:
         """One round; returns seconds until the next."""
         self._identities.keep()
         self._say_alive()
+        if time.monotonic() >= self._look_at:
+            self._roster.look(self._say_alive)
+            self._look_at = time.monotonic() + LOOK_S
         let_go = let_due_keys_go(self._store.database, LET_GO_KEYS)
         if self._reap() + self._promote() + let_go + self._late_routes.route():
             self._wake()
@@ -115,27 +130,16 @@ class Maintenance:
             log.warning("claim reaped", sink=sink, owner=worker, count=messages)
         return freed
 
-    def _say_alive(self) -> None:
-        says = (self._is_idle(), dict(self._circuits()))
-        if says == self._said and time.monotonic() - self._said_at < PRESENCE_S:
-            return
-        idle, circuits = says
-        self._store.say_alive(self._worker, idle_for=IDLE_FOR_S if idle else None, circuits=circuits)
-        self._check_sinks()
-        self._said, self._said_at = says, time.monotonic()
-        if idle:
-            # Whatever committed before writers could see that we wait was not announced.
-            self._wake()
-
-    def _check_sinks(self) -> None:
-        """Say what was changed under our feet, as nothing else would: a claim of the wrong kind just finds nothing."""
-        try:
-            check_sinks(self._store, self._sinks)
-        except DatabaseUnavailable:
-            raise
-        except RelayError as error:
-            if str(error) != self._difference:
-                log.warning("sink differs from the database", reason=str(error))
-            self._difference = str(error)
-        else:
-            self._difference = None
+    def _say_alive(self) -> Mapping[str, float]:
+        """Say that we are there, where that is due or anything has changed; answers as `Store.say_alive`."""
+        says = (self._is_idle(), dict(self._circuits()), self._roster.said(), self._store.database.connections)
+        if says != self._said or time.monotonic() - self._said_at >= PRESENCE_S:
+            idle, circuits, sinks, _ = says
+            host, release, idle_for = socket.gethostname(), version("outbox-relay"), IDLE_FOR_S if idle else None
+            presence = Presence(self._worker, host, release, idle_for, circuits, sinks)
+            self._since = self._store.say_alive(presence)
+            self._said, self._said_at = says, time.monotonic()
+            if idle:
+                # Whatever committed before writers could see that we wait was not announced.
+                self._wake()
+        return self._since

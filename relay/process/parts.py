@@ -5,41 +5,100 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from relay.claims.edge import Edge
 from relay.claims.rows import RowClaims
 from relay.claims.scan import Scan
 from relay.claims.shards import ShardClaims
-from relay.config.settings import Settings, SinkSettings
+from relay.config.settings import Settings, SinkSettings, reload_sink
 from relay.database.connection import Database
 from relay.process.applied import Drain
 from relay.process.circuit import Circuit
 from relay.process.engine import Engine
+from relay.process.guard import run_guarded
 from relay.process.heartbeat import Heartbeat
 from relay.process.leases import Leases
 from relay.process.listener import Listener
-from relay.process.maintenance import Maintenance
+from relay.process.maintenance import Looks, Maintenance
 from relay.process.poll import Poll
 from relay.process.stopping import Stopping
 from relay.process.store import Store
 from relay.telemetry.metrics import Metrics
-from sinks.base import SinkConfig
+from sinks.base import Sink
+
+
+class Loops:
+    """What serves one sink: a loop and a thread for each of its workers. Ends once, and does not begin again."""
+
+    def __init__(self, destination: str, polls: Sequence[Poll], stopping: Stopping) -> None:
+        self.destination = destination
+        self.polls = polls
+        self._stopping = stopping
+        self._threads = [
+            threading.Thread(target=run_guarded, args=(name, poll.run, stopping), name=name, daemon=True)
+            for poll in polls
+            for name in [f"sink {poll.engine.name}"]
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Claim nothing more, finish what is claimed, and end."""
+        self._stopping.stop()
+        for poll in self.polls:
+            poll.wake()
+
+    def ended(self, within: float = 0.0) -> bool:
+        """Whether nothing of it runs any more, or will within so many seconds."""
+        deadline = time.monotonic() + within
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def healthy(self) -> bool:
+        return self._stopping.is_set() or all(thread.is_alive() for thread in self._threads)
+
+
+class Renewal:
+    """Makes a sender anew when what its configuration refers to has changed: a password was rotated."""
+
+    def __init__(self, settings: Settings, sink: SinkSettings) -> None:
+        self._settings = settings
+        self._path = ("sinks", sink.name)
+        self._written = settings.sources.tree["sinks"][sink.name]
+
+    def __call__(self, sender: Sink) -> Sink:
+        """This sender, or another.
+
+        Raises:
+            ConfigError, BadReference: nothing can be made of what the configuration refers to now.
+        """
+        written = self._settings.sources.again(self._path)
+        if written == self._written:
+            return sender
+        sink = reload_sink(self._settings, self._path[1])
+        sender.close()
+        self._written = written
+        return sink.sink_class(sink.config)
 
 
 class Parts:
     """Makes what a relay consists of, and holds what its parts share.
 
     Args:
-        settings: the whole configuration.
-        sinks: those that this relay serves.
+        settings: the whole configuration, as it was at the start.
     """
 
-    def __init__(self, settings: Settings, sinks: Sequence[SinkSettings]) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._sinks = sinks
-        self._circuits = {sink.name: Circuit() for sink in sinks}
-        self._starts = {sink.name: Edge(sink.name, sink.shards) if sink.ordered else Scan() for sink in sinks}
+        self._circuits: dict[str, Circuit] = {}
+        self._served: dict[str, SinkSettings] = {}
         # The random part keeps a restarted container from being taken for its dead predecessor.
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self.stopping = Stopping()
@@ -55,25 +114,36 @@ class Parts:
         """
         database = self._settings.database
         return Database(
-            database.url,
+            self._settings.database_url,
             timeout=min(timeout or database.timeout, database.timeout),
             name=f"outbox-relay {what} {self.worker}",
             pooled=database.listen_url is not None,
         )
 
-    def polls(self) -> list[Poll]:
-        """A loop for each worker of each sink."""
-        return [self._poll(sink, number) for sink in self._sinks for number in range(sink.workers)]
+    def loops(self, settings: Settings, sink: SinkSettings, destination: str) -> Loops:
+        """Everything that serves one sink.
 
-    def heartbeat(self) -> Heartbeat:
-        shortest = min(sink.lease for sink in self._sinks)
-        return Heartbeat(Store(self.database("heartbeat", shortest / 3)), self.leases, shortest, self.stopping)
+        Args:
+            settings: the configuration that the sink is from.
+            destination: what the sink says of where it delivers.
+        """
+        self._served[sink.name] = sink
+        self._circuits[sink.name] = Circuit()
+        start = Edge(sink.name, sink.shards) if sink.ordered else Scan()
+        stopping = self.stopping.part()
+        polls = [self._poll(settings, sink, number, start, stopping) for number in range(sink.workers)]
+        return Loops(destination, polls, stopping)
 
-    def maintenance(self, *, wake: Callable[[], None], is_idle: Callable[[], bool]) -> Maintenance:
+    def heartbeat(self, shortest: Callable[[], float]) -> Heartbeat:
+        return Heartbeat(Store(self.database("heartbeat", shortest() / 3)), self.leases, shortest, self.stopping)
+
+    def maintenance(
+        self, roster: Looks, store: Store, *, wake: Callable[[], None], is_idle: Callable[[], bool]
+    ) -> Maintenance:
         return Maintenance(
-            Store(self.database("maintenance")),
+            store,
             self.worker,
-            sinks=self._sinks,
+            roster=roster,
             wake=wake,
             is_idle=is_idle,
             circuits=self._open_circuits,
@@ -87,33 +157,37 @@ class Parts:
         if not database.notify:
             return None
         connection = Database(
-            database.listen_url or database.url, timeout=database.timeout, name=f"outbox-relay listener {self.worker}"
+            partial(self._settings.database_url, listen=True),
+            timeout=database.timeout,
+            name=f"outbox-relay listener {self.worker}",
         )
         return Listener(connection, wake, f"relay_probe_{secrets.token_hex(4)}", self.metrics, self.stopping)
 
-    def drain(self, database: Database) -> Drain:
-        return Drain(Store(database), [sink.name for sink in self._sinks])
+    def drain(self, database: Database, sinks: Sequence[str]) -> Drain:
+        return Drain(Store(database), sinks)
 
     def claims_of(self, sink: str, database: Database) -> RowClaims | ShardClaims:
         """What ends the claims of a sink from outside its loops."""
-        return new_claims(database, self._settings.sinks[sink], self.worker)
+        return new_claims(database, self._served[sink], self.worker)
 
-    def _poll(self, sink: SinkSettings, number: int) -> Poll:
-        config = SinkConfig(sink.name, sink.options, sink.send_timeout, sink.ordered, sink.client)
+    def _poll(
+        self, settings: Settings, sink: SinkSettings, number: int, start: Edge | Scan, stopping: Stopping
+    ) -> Poll:
         database = self.database(f"{sink.name}/{number}")
         engine = Engine(
             sink,
-            claims=new_claims(database, sink, f"{self.worker}:{sink.name}/{number}", self._starts[sink.name]),
-            sink=sink.sink_class(config),
+            claims=new_claims(database, sink, f"{self.worker}:{sink.name}/{number}", start),
+            sink=sink.sink_class(sink.config),
+            renew=Renewal(settings, sink) if settings.sources.refers_to_file(("sinks", sink.name)) else None,
             circuit=self._circuits[sink.name],
             leases=self.leases,
-            stopping=self.stopping,
+            stopping=stopping,
             metrics=self.metrics,
         )
-        return Poll(engine, self.stopping)
+        return Poll(engine, stopping)
 
     def _open_circuits(self) -> Mapping[str, str]:
-        return {name: circuit.reason for name, circuit in self._circuits.items() if circuit.reason is not None}
+        return {name: circuit.reason for name, circuit in list(self._circuits.items()) if circuit.reason is not None}
 
 
 def new_claims(

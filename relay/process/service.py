@@ -1,7 +1,7 @@
 """The relay as a process: threads, signals, start and end. What the threads run is made in `parts.py`.
 
-Threads: one `Poll` for each worker of each sink, each with its own connection and its own sender; a `Heartbeat`, a
-`Maintenance` and a `Listener`. The main thread only waits for signals.
+Threads: one `Poll` for each worker of each sink that the `Roster` has begun to serve, each with its own connection and
+its own sender; a `Heartbeat`, a `Maintenance` and a `Listener`. The main thread only waits for signals.
 
 The end: a first signal stops claiming, and what is claimed is finished; after the grace, or at a second
 signal, what is still being sent is given back, marked as unknown, and the process goes.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -23,10 +24,10 @@ from relay.backoff import Backoff
 from relay.claims.claim import LostClaim
 from relay.config.settings import Settings
 from relay.database.schema import check_version
-from relay.errors import DatabaseUnavailable, RelayError, UsageError
-from relay.process.applied import check_sinks
+from relay.errors import DatabaseUnavailable, RelayError
 from relay.process.guard import run_guarded
 from relay.process.parts import Parts
+from relay.process.roster import Roster
 from relay.process.store import Store
 from relay.telemetry.http import HttpServer
 
@@ -55,6 +56,7 @@ class Service:
 
     Args:
         settings: the whole configuration.
+        load: reads the configuration again.
         only: names of the sinks to serve; empty = all.
         drain: stop once nothing is due or claimed.
         http: where to serve health and metrics, as ``HOST:PORT``.
@@ -64,21 +66,20 @@ class Service:
     def __init__(
         self,
         settings: Settings,
+        load: Callable[[], Settings],
         only: Sequence[str] = (),
         *,
         drain: bool = False,
         http: str | None = None,
         grace: float = 9.0,
     ) -> None:
-        self._sinks = [sink for name, sink in settings.sinks.items() if not only or name in only]
-        if not self._sinks:
-            raise UsageError("no sink to serve: add one to the configuration, under [sinks.NAME]")
         self._drain = drain
         self._grace = grace
-        self._parts = Parts(settings, self._sinks)
+        self._parts = Parts(settings)
+        self._store = Store(self._parts.database("maintenance"))
+        self._roster = Roster(settings, load, self._parts, self._store, only)
         self._stopping = self._parts.stopping
         self._signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self._polls = self._parts.polls()
         self._listener = self._parts.listener(self._wake)
         self._waiting = False
         self._busy = False
@@ -94,6 +95,9 @@ class Service:
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        if not sys.stdin.isatty():
+            # A terminal that goes away sends it, too.
+            signal.signal(signal.SIGHUP, lambda *_: self._roster.reload())
         try:
             self._wait_for_database()
         except _StoppedEarly:
@@ -127,7 +131,6 @@ class Service:
         while True:
             try:
                 check_version(database)
-                check_sinks(Store(database), self._sinks)
                 break
             except DatabaseUnavailable as error:
                 if backoff.failures == 0:
@@ -137,11 +140,9 @@ class Service:
         self._waiting = False
 
     def _start_threads(self) -> None:
-        log.info("relay started", worker=self._parts.worker, sinks=[sink.name for sink in self._sinks])
-        for poll in self._polls:
-            self._thread(f"sink {poll.engine.name}", poll.run)
-        self._thread("heartbeat", self._parts.heartbeat().run)
-        maintenance = self._parts.maintenance(wake=self._wake, is_idle=self._is_idle)
+        log.info("relay started", worker=self._parts.worker, sinks=self._roster.names)
+        self._thread("heartbeat", self._parts.heartbeat(self._roster.shortest_lease).run)
+        maintenance = self._parts.maintenance(self._roster, self._store, wake=self._wake, is_idle=self._is_idle)
         self._maintenance_thread = self._thread("maintenance", maintenance.run)
         if self._listener:
             self._thread("listener", self._listener.run)
@@ -149,9 +150,10 @@ class Service:
     def _watch(self) -> None:
         """Wait for a signal, or for the queue to be empty."""
         database = self._parts.database("drain")
-        drain = self._parts.drain(database)
+        drain = self._parts.drain(database, self._roster.names)
         while not self._signalled(0.1):
-            if self._drain and all(poll.idle for poll in self._polls) and drain.is_done():
+            idle = self._roster.began and all(poll.idle for poll in self._roster.polls)
+            if self._drain and idle and drain.is_done():
                 break
         database.close()
 
@@ -161,8 +163,7 @@ class Service:
         self._stopping.stop()
         self._wake()
         deadline = time.monotonic() + self._grace
-        senders = [thread for thread in self._threads if thread.name.startswith("sink ")]
-        while any(thread.is_alive() for thread in senders):
+        while self._roster.alive():
             if time.monotonic() > deadline or self._signalled(0.02):
                 self._give_back()
                 break
@@ -204,11 +205,11 @@ class Service:
         return thread
 
     def _wake(self) -> None:
-        for poll in self._polls:
+        for poll in self._roster.polls:
             poll.wake()
 
     def _is_idle(self) -> bool:
-        now, claims = time.monotonic(), sum(poll.engine.claimed for poll in self._polls)
+        now, claims = time.monotonic(), sum(poll.engine.claimed for poll in self._roster.polls)
         then, before = self._last_claims
         if now - then >= 1.0:
             self._busy = (claims - before) / (now - then) > BUSY_CLAIMS_PER_S
@@ -216,7 +217,7 @@ class Service:
         return not self._busy and self._listener is not None and self._listener.hears
 
     def _healthy(self) -> bool:
-        return all(thread.is_alive() for thread in self._threads)
+        return all(thread.is_alive() for thread in self._threads) and self._roster.healthy()
 
     def _ready(self) -> bool:
-        return bool(self._threads) and all(poll.engine.trouble is None for poll in self._polls)
+        return self._roster.began and all(poll.engine.trouble is None for poll in self._roster.polls)

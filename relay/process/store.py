@@ -24,6 +24,39 @@ class KnownSink(NamedTuple):
     """Why nothing is claimed for it; None: it runs."""
 
 
+class Said(NamedTuple):
+    """What a relay says of one of its sinks."""
+
+    destination: str | None
+    """Where it delivers, or would; None where that cannot be told."""
+    waits: str | None
+    """Why it does not serve it now; None where it does."""
+
+
+class Rival(NamedTuple):
+    """What another relay says of a sink."""
+
+    sink: str
+    worker: str
+    destination: str
+    since: float
+    """When it first said so, in seconds since 1970."""
+    waits: str | None
+
+
+class Presence(NamedTuple):
+    """What a relay says of itself."""
+
+    worker: str
+    host: str
+    version: str
+    idle_for: float | None
+    """Seconds for which writers should notify it; None: not at all."""
+    circuits: Mapping[str, str]
+    """Sinks that are unavailable, with the reason."""
+    sinks: Mapping[str, Said]
+
+
 class Store:
     """The relay's statements over one connection.
 
@@ -64,11 +97,22 @@ class Store:
         seconds: float | None = self.database.query(statement("process/next_due"))[0][0]
         return seconds
 
-    def say_alive(self, worker: str, *, idle_for: float | None, circuits: Mapping[str, str]) -> None:
-        """Show this relay to `status` and, while it is idle, to writers."""
-        self.database.run(
-            statement("process/say_alive"), {"worker": worker, "idle_for": idle_for, "circuits": Jsonb(dict(circuits))}
-        )
+    def say_alive(self, presence: Presence) -> dict[str, float]:
+        """Show this relay to `status`, to other relays and, while it is idle, to writers; return since when each of its
+        sinks is said to be delivered where it is, in seconds since 1970."""
+        conn = self.database.connection()
+        said = {
+            **presence._asdict(),
+            "circuits": Jsonb(dict(presence.circuits)),
+            "sinks": Jsonb({name: said._asdict() for name, said in presence.sinks.items()}),
+            # Behind a pooler the session is not ours alone, and does not end with us.
+            "backend_pid": None if self.database.pooled else conn.info.backend_pid,
+        }
+        return dict(self.database.query(statement("process/say_alive"), said))
+
+    def rivals(self, worker: str) -> list[Rival]:
+        """What the other relays say of sinks of which they know where they deliver."""
+        return [Rival(*row) for row in self.database.query(statement("process/rivals"), {"worker": worker})]
 
     def say_goodbye(self, worker: str) -> None:
         self.database.run(statement("process/say_goodbye"), {"worker": worker})

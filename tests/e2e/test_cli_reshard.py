@@ -20,20 +20,38 @@ CONFIGURATION = '[sinks.main]\ntype = "memory"\norder = "key"\nshards = 4\n\n[[r
 def test_it_says_what_it_did_and_what_to_do(relay: Command, ordered: Callable[..., OrderedSink]) -> None:
     sink = ordered(shards=4)
     sink.insert(*[f"key-{number}" for number in range(100)])
-    done = relay.run("reshard", "main", "9")
+    done = relay.run("reshard", "main", "9", "--yes")
     assert done.returncode == 0
     assert done.stdout.startswith('sink "main" has 9 shards; it had 4 shards; moved ')
     assert 'the configuration must say the same now: [sinks.main] order = "key", shards = 9' in done.stderr
     assert "restart" not in done.stderr
-    assert relay.json("reshard", "main", "9") == {"sink": "main", "before": 9, "shards": 9, "moved": 0}
+    again = {"sink": "main", "before": 9, "shards": 9, "moved": 0, "dry_run": False}
+    assert relay.json("reshard", "main", "9", "--yes") == again
     refused = relay.run("apply")
     assert refused.returncode == 1
     assert "run: relay reshard main 4" in refused.stderr
-    assert "expected 9 shards as in the database, got 4" in relay.run("run", "--drain").stderr
-    done = relay.run("reshard", "main", "0")
+    drained = relay.run("run", "--drain")
+    assert drained.returncode == 0
+    assert "sink has other shards in the database" in drained.stderr
+    done = relay.run("reshard", "main", "0", "--yes")
     assert 'sink "main" has no order; it had 9 shards' in done.stdout
     assert 'order = "none"' in done.stderr
-    assert "restart the relays" in done.stderr
+    assert "send each SIGHUP, or restart it" in done.stderr
+
+
+def test_it_asks_and_shows_what_it_would_do(relay: Command, ordered: Callable[..., OrderedSink]) -> None:
+    sink = ordered(shards=4)
+    sink.insert("a", "b")
+    plan = 'Sink "main" has 4 shards and 2 messages, and gets no order; nothing of it is delivered meanwhile'
+    assert relay("reshard", "main", "0", "--dry-run") == f"{plan}. Nothing was changed.\n"
+    planned = {"sink": "main", "before": 4, "shards": 0, "messages": 2, "dry_run": True}
+    assert relay.json("reshard", "main", "0", "--dry-run") == planned
+    refused = relay.run("reshard", "main", "0")
+    assert refused.returncode == 1
+    assert plan in refused.stderr
+    assert sink.count("sinks", "shards = 4 and not resharding") == 1
+    assert relay.run("reshard", "main", "2", stdin="y\n").returncode == 0
+    assert relay.run("reshard", "mian", "2", "--dry-run").returncode == 2
 
 
 @pytest.mark.parametrize("arguments", [["mian", "4"], ["main", "-1"], ["main", "1025"], ["main"]])
@@ -47,7 +65,7 @@ def test_stopped_half_way_it_is_run_again(relay: Command, ordered: Callable[...,
     sink = ordered(shards=4)
     with sink.transaction() as writer:
         sink.insert(*[f"key-{number}" for number in range(100)], on=writer)
-        process = relay.start("reshard", "main", "9")
+        process = relay.start("reshard", "main", "9", "--yes")
         wait_until(lambda: sink.count("sinks", "resharding"), timeout=20)
         process.send_signal(stop)
         _, stderr = process.communicate(timeout=20)
@@ -57,7 +75,7 @@ def test_stopped_half_way_it_is_run_again(relay: Command, ordered: Callable[...,
     assert sink.worker().claim(10) is None
     status = relay.json("status")["sinks"]["main"]
     assert status["paused"] == "its messages are being moved: relay reshard"
-    assert relay.json("reshard", "main", "9")["moved"] > 0
+    assert relay.json("reshard", "main", "9", "--yes")["moved"] > 0
     assert relay.json("status")["sinks"]["main"]["paused"] is None
     sink.drain()
     assert len(sink.log) == 100
@@ -82,7 +100,7 @@ def test_relays_and_writers_go_on(outbox: Outbox, relay: Command) -> None:
         writer.start()
         try:
             for shards in ("16", "3", "64", "4"):
-                assert relay.json("reshard", "main", shards)["shards"] == int(shards)
+                assert relay.json("reshard", "main", shards, "--yes")["shards"] == int(shards)
                 seen = len(outbox.broker.deliveries())
                 wait_until(partial(more_than, seen + 100), timeout=30)
         finally:
@@ -100,5 +118,5 @@ def test_relays_and_writers_go_on(outbox: Outbox, relay: Command) -> None:
 def test_a_running_relay_says_that_its_sink_was_changed(outbox: Outbox, relay: Command) -> None:
     outbox.configure(order="key", shards=4)
     with outbox.relay() as running:
-        relay("reshard", "main", "0")
-        wait_until(lambda: running.events("sink differs from the database"), timeout=15)
+        relay("reshard", "main", "0", "--yes")
+        wait_until(lambda: running.events("sink is not served"), timeout=15)

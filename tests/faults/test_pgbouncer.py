@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.harness.outbox import Outbox
@@ -47,3 +49,28 @@ def test_everything_is_delivered_without_an_error(
                     assert relay.metric("relay_listener_up") == 0
     assert outbox.broker.copies() == dict.fromkeys(ids, 1)
     assert outbox.count("attempts = 3", table="dead") == 10
+
+
+def test_a_locked_table_does_not_fill_the_server_with_statements_that_nobody_waits_for(outbox: Outbox) -> None:
+    """A pooler passes no bound on to the server: what a relay gives up would wait there on, and keep a connection that
+    other applications need. So with whatever else makes a statement wait: a frozen disk, a session that is stopped."""
+    waiting = (
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        " and query_start < now() - interval '2.5 seconds'"
+    )
+    with run_pgbouncer("1.26", outbox.url, pool_size=8) as (pooled, _):
+        outbox.configure(workers=3, lease="30s", database={"timeout": "2s"})
+        with outbox.relay(url=pooled, listen_url=outbox.url):
+            with psycopg.connect(outbox.url) as holder:
+                holder.execute("lock table relay.outbox in access exclusive mode")
+                seen = []
+                until = time.monotonic() + 12
+                while time.monotonic() < until:
+                    seen.append(outbox.sql(waiting)[0][0])
+                    with psycopg.connect(pooled, autocommit=True, connect_timeout=5) as another:
+                        another.execute("select 1")
+                    time.sleep(0.2)
+                holder.rollback()
+            assert max(seen) <= 1, f"statements that were given up: {seen}"
+            outbox.insert(100)
+            outbox.wait_until_empty(timeout=30)

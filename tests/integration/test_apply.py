@@ -106,7 +106,7 @@ def test_a_dry_run_shows_the_difference_and_changes_nothing(relay: Command, conn
     assert changes[3] == {"change": "~", "kind": "order.*", "sink": "orders", "share": [0, 50], "shadow": False}
     assert footprint(conn) == before
 
-    relay("apply")
+    relay("apply", "--yes")
     assert relay.json("apply", "--dry-run")["changes"] == []
     assert rows(conn, "select kind, hi from relay.routes order by 1") == [("Post*", 100), ("order.*", 50)]
 
@@ -122,6 +122,48 @@ def test_a_sink_that_hands_scheduled_messages_over_is_known_as_such(relay: Comma
         ("late", None),
         ("log", None),
     ]
+
+
+def test_what_the_file_does_not_have_is_not_removed_without_a_question(relay: Command, conn: Connection) -> None:
+    """Another team's file would take away this team's routes. A share that moves removes nothing."""
+    relay("apply")
+    before = footprint(conn)
+    relay.configure(SINKS.replace("Send", "Post") + '[sinks.audit]\ntype = "memory"\n')
+    for answer in ("", "n\n"):
+        refused = relay.run("apply", stdin=answer)
+        assert refused.returncode == 1
+        assert "- route Send* → emails\nRemove these, which the file does not have?" in refused.stderr
+        assert footprint(conn) == before
+    assert relay.run("apply", stdin="y\n").returncode == 0
+    relay.configure(
+        SINKS.replace("Send", "Post").replace('sink = "orders"', 'sink = "orders"\nshare = [0, 50]')
+        + '[[routes]]\nkind = "order.*"\nsink = "orders"\nshare = [50, 100]\n'
+    )
+    assert "- sink audit" in relay.run("apply").stderr
+    relay("apply", "--yes")
+    relay.configure(SINKS.replace("Send", "Post").replace('sink = "orders"', 'sink = "orders"\nshare = [5, 100]'))
+    relay("apply")
+
+
+def test_what_it_prints_are_the_words_of_the_file(relay: Command) -> None:
+    printed = relay("apply")
+    assert '+ sink emails: order "none", max_attempts 20, schedule "relay"\n' in printed
+    assert '+ sink orders: order "key", shards 8, strict false, max_attempts 20, schedule "relay"\n' in printed
+    assert "hand_over" not in printed
+    assert "null" not in printed
+
+
+def test_an_order_that_the_file_forgot_is_not_ended(relay: Command, conn: Connection) -> None:
+    relay("apply")
+    conn.execute("insert into relay.outbox (kind, key, payload) values ('order.created', '42', '{}')")
+    relay.configure(SINKS.replace('order = "key"\n', ""))
+    for args in (["apply"], ["apply", "--dry-run"]):
+        refused = relay.run(*args)
+        assert refused.returncode == 1
+        assert 'nothing was applied: sink "orders" keeps its order and has 1 live messages' in refused.stderr
+        assert 'lacks: order = "key", shards = 8' in refused.stderr
+    conn.execute("delete from relay.outbox")
+    assert 'the order of sink "orders" ends' in relay.run("apply").stderr
 
 
 @pytest.mark.parametrize("table", ["outbox", "dead"])
@@ -146,7 +188,7 @@ def test_a_sink_with_messages_is_not_removed(relay: Command, conn: Connection, t
     assert footprint(conn) == before
 
     conn.execute(f"delete from relay.{table}".encode())
-    assert "- sink orders" in relay("apply")
+    assert "- sink orders" in relay("apply", "--yes")
     assert rows(conn, "select name from relay.sinks") == [("emails",)]
 
 
@@ -278,7 +320,7 @@ def test_a_message_gets_a_copy_for_each_sink_and_only_for_its_buckets(relay: Com
     ]
 
     relay.configure(SINKS + EVERYTHING)
-    assert relay.json("apply")["rerouted"] == result["unrouted"]
+    assert relay.json("apply", "--yes")["rerouted"] == result["unrouted"]
 
 
 def test_a_message_whose_duplicate_lives_stays_until_it_is_gone(relay: Command, conn: Connection) -> None:

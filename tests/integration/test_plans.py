@@ -17,7 +17,7 @@ from relay.claims.shards import ShardClaims
 from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import Settings, load
 from relay.database.connection import Database
-from relay.process.store import Store
+from relay.process.store import Presence, Said, Store
 from sinks.base import ARRIVED, DELIVERED, Hold, Outcome, Reject, Retry
 from tests.harness.plans import ExplainedDatabase, Plan
 from tests.servers.postgres import every_postgres
@@ -81,8 +81,18 @@ HOT = {
     ),
     *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "lock_waiting", "let_go"),
     *("lock_expired_claim", "reap_rows", "end_claim", "lock_claim", "extend_claims"),
+    *(
+        "promote",
+        "next_due",
+        "is_drained",
+        "say_alive",
+        "rivals",
+        "status",
+        "known_sinks",
+        "count_relays",
+        "say_goodbye",
+    ),
     *("read_head", "read_size", "read_message", "note_arrived"),
-    *("promote", "next_due", "is_drained", "say_alive", "status", "known_sinks", "count_relays", "say_goodbye"),
 }
 COUNTS_ALL = {"status"}
 """Statements that count everything; they may do so by an index only."""
@@ -184,7 +194,8 @@ def walk(database: Database, settings: Settings) -> None:
     store.next_due()
     store.is_drained(["rows", "keys"])
     store.known_sinks()
-    store.say_alive("a worker", idle_for=30.0, circuits={})
+    store.say_alive(Presence("a worker", "host", "1", 30.0, {}, {"rows": Said("there", None)}))
+    assert store.rivals("another")
     assert {sink.name for sink in read_status(database).sinks} >= {"rows", "keys"}
     store.say_goodbye("a worker")
 

@@ -67,6 +67,9 @@ class ScriptedSink(Sink):
         super().__init__(config)
         self._folder: Path = config.options.folder
 
+    def fingerprint(self) -> str:
+        return f"scripted {self._folder}"
+
     def open(self) -> None:
         _do(self._script().get("open", "deliver"))
 

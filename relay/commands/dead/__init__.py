@@ -1,5 +1,5 @@
-"""`relay dead`: `list` and `show` (`show.py`), `requeue` and `discard` (`requeue.py`), and how all of them choose messages
-(`choosing.py`). Read `show.py` first.
+"""`relay dead`: `list` and `show` (`show.py`, read it first), `requeue` and `discard` (`requeue.py`), and the options
+by which all of them choose messages (`choosing.py`).
 """
 
 from relay.commands.dead.show import dead

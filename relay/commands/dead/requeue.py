@@ -11,8 +11,8 @@ import click
 from relay.commands import Globals
 from relay.commands.common import counted, database_of, print_json
 from relay.commands.dead.choosing import asked_of, filters
-from relay.commands.progress import progress
 from relay.errors import RelayError, UsageError
+from relay.progress import progress
 
 if TYPE_CHECKING:
     from relay.admin.dead import Became, Filters

@@ -1,1 +1,1 @@
-select count(*) from relay.relays where seen_at > clock_timestamp() - interval '30 seconds'
+select count(*) from relay.live_relays

@@ -287,7 +287,7 @@ def test_writers_lose_a_tenth_of_their_time_at_most_while_a_migration_waits(
     relay_database_url: str, second_file: schema.Migration
 ) -> None:
     """It was nine tenths. So with everything that waits for a strong lock: `relay apply` that removes a sink
-    (tests/integration/test_apply.py), the identity of rows (tests/faults/test_publications.py)."""
+    (tests/integration/test_apply.py), the identity of rows (tests/integration/database/test_publications.py)."""
     tries: list[str] = []
     with closing(Database(relay_database_url, name="relay migrate")) as database, ThreadPoolExecutor(1) as pool:
         with session(relay_database_url) as reader, reader.transaction():

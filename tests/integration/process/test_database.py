@@ -160,18 +160,6 @@ def test_a_newer_schema_is_refused(outbox: Outbox) -> None:
     assert "newer than this release" in refused(outbox)
 
 
-def test_a_sink_that_was_never_applied_is_refused(outbox: Outbox) -> None:
-    outbox.configure(applied=False)
-    assert refused(outbox) == "Error: sink main is not in the database: run relay apply\n"
-
-
-def test_other_shards_than_the_databases_are_refused(outbox: Outbox) -> None:
-    outbox.configure()
-    outbox.configure({"main": {"order": "key"}}, applied=False)
-    assert "shards" in refused(outbox)
-    assert "relay apply" in refused(outbox)
-
-
 def refused(outbox: Outbox) -> str:
     """What `relay run` says before it ends with 1."""
     started = time.monotonic()

@@ -28,7 +28,7 @@ def claimed(sink: OrderedSink) -> Claim:
 
 def beat(sink: OrderedSink, leases: Leases) -> None:
     with closing(Database(sink.url)) as database:
-        Heartbeat(Store(database), leases, 30.0, Stopping()).beat()
+        Heartbeat(Store(database), leases, lambda: 30.0, Stopping()).beat()
 
 
 def test_lease_is_renewed(ordered: MakeSink) -> None:

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import click
 import pytest
 
+from relay import progress
 from relay.admin.status import SinkStatus, Status
-from relay.commands import progress
 from relay.commands.common import counted
 from relay.commands.parameters import duration, moment
 from relay.commands.sinks_table import age

@@ -1,0 +1,230 @@
+"""Which sinks this relay serves now: those of its configuration that fit the database, and that no other relay delivers
+elsewhere. Whatever keeps a sink from being served is looked at again every few seconds, and stops no other sink.
+
+The configuration is read again when somebody asks for it (SIGHUP), and when the database's sinks have changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import structlog
+
+from relay.config.settings import Settings, SinkSettings, reload_sink
+from relay.errors import ConfigError, UsageError
+from relay.process.applied import unfit
+from relay.process.parts import Loops, Parts
+from relay.process.poll import Poll
+from relay.process.store import KnownSink, Rival, Said, Store
+
+log = structlog.get_logger("relay")
+
+RETRY_S = 5.0
+"""So often a sink that cannot be used is tried again: a file that was missing may be there."""
+END_S = 0.2
+"""So long it is waited for loops to end; then they are looked at the next time."""
+
+
+class _Sink:
+    """One configured sink."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.settings: SinkSettings | None = None
+        self.written: Any = None
+        """Its table in the configuration, to see whether it has changed."""
+        self.broken: str | None = None
+        """What is wrong with its configuration."""
+        self.destination: str | None = None
+        self.waits: str | None = "it has not begun yet"
+        """Why it is not served; None where it is, or may be."""
+        self.outdated = False
+        """Whether its loops still have other settings."""
+        self.loops: Loops | None = None
+
+    def use(self, settings: SinkSettings) -> None:
+        sender = settings.sink_class(settings.config)
+        self.settings, self.destination, self.broken = settings, sender.fingerprint(), None
+        sender.close()
+
+    def said(self) -> Said:
+        if self.loops is not None:
+            waits = self.waits or ("it takes up changed settings" if self.outdated else None)
+            return Said(self.loops.destination, waits)
+        return Said(self.destination, self.waits or "it begins")
+
+
+class Roster:
+    """The sinks of one relay. `look` is called by one thread; the rest may be asked by any.
+
+    Args:
+        settings: the configuration as it was at the start.
+        load: reads it again.
+        only: names of the sinks to serve; empty = all.
+    """
+
+    def __init__(
+        self, settings: Settings, load: Callable[[], Settings], parts: Parts, store: Store, only: Collection[str] = ()
+    ) -> None:
+        self._load = load
+        self._parts = parts
+        self._store = store
+        self._only = only
+        self._settings = settings
+        self._sinks: dict[str, _Sink] = {}
+        self._known: dict[str, int] | None = None
+        self._retried_at = time.monotonic()
+        self._asked = False
+        self.began = False
+        """Whether it has looked once."""
+        self._take_up(settings)
+        if not any(sink.settings for sink in self._sinks.values()):
+            raise _nothing(settings, [sink.broken for sink in self._sinks.values() if sink.broken])
+
+    @property
+    def names(self) -> list[str]:
+        """Every sink that it should serve."""
+        return list(self._sinks)
+
+    @property
+    def polls(self) -> list[Poll]:
+        return [poll for loops in self._running() for poll in loops.polls]
+
+    def shortest_lease(self) -> float:
+        """Of the sinks that it may serve, in seconds."""
+        return min((sink.settings.lease for sink in list(self._sinks.values()) if sink.settings), default=30.0)
+
+    def said(self) -> dict[str, Said]:
+        """What others should know of each sink."""
+        return {sink.name: sink.said() for sink in list(self._sinks.values())}
+
+    def healthy(self) -> bool:
+        return all(loops.healthy() for loops in self._running())
+
+    def alive(self) -> bool:
+        """Whether any loop still runs."""
+        return any(not loops.ended() for loops in self._running())
+
+    def reload(self) -> None:
+        """Read the configuration again, soon. Safe to call in a signal handler."""
+        self._asked = True
+
+    def look(self, register: Callable[[], Mapping[str, float]]) -> None:
+        """Begin and end what has to be.
+
+        Args:
+            register: tells the others what `said` says now; answers since when each of these sinks is said to be
+                delivered where it is, in seconds since 1970.
+        """
+        known = self._store.known_sinks()
+        shards = {name: sink.shards for name, sink in known.items()}
+        if self._asked or self._known not in (None, shards):
+            self._asked = False
+            self._read_again()
+        self._known = shards
+        self._try_broken()
+        reasons = {sink.name: sink.broken or _unfit(sink, known) for sink in self._sinks.values()}
+        for sink in self._sinks.values():
+            self._note(sink, reasons[sink.name])
+        # Said before the others are looked at: of two that begin at once, one sees the other.
+        since = register()
+        rivals = self._store.rivals(self._parts.worker)
+        for sink in list(self._sinks.values()):
+            self._note(sink, reasons[sink.name] or _rival(sink, since.get(sink.name), self._parts.worker, rivals))
+            self._act(sink, known.get(sink.name))
+        self.began = True
+        register()
+
+    def _running(self) -> list[Loops]:
+        return [sink.loops for sink in list(self._sinks.values()) if sink.loops is not None]
+
+    def _read_again(self) -> None:
+        try:
+            settings = self._load()
+        except ConfigError as error:
+            log.error("configuration is not taken up", problems=error.problems)
+            return
+        log.info("configuration read again")
+        self._take_up(settings)
+
+    def _take_up(self, settings: Settings) -> None:
+        self._settings = settings
+        wanted = [name for name in settings.shards if not self._only or name in self._only]
+        for name in wanted:
+            sink = self._sinks.setdefault(name, _Sink(name))
+            written = settings.sources.tree.get("sinks", {}).get(name)
+            if written == sink.written and not sink.broken and name in settings.sinks:
+                continue
+            sink.outdated = sink.loops is not None
+            sink.written = written
+            if name in settings.sinks:
+                sink.use(settings.sinks[name])
+            else:
+                sink.settings, sink.broken = None, "; ".join(settings.broken[name])
+        for name in set(self._sinks) - set(wanted):
+            self._sinks[name].settings = None
+            self._sinks[name].broken = "it is not in the configuration any more"
+
+    def _try_broken(self) -> None:
+        if time.monotonic() - self._retried_at < RETRY_S:
+            return
+        self._retried_at = time.monotonic()
+        for sink in self._sinks.values():
+            if sink.broken and sink.name in self._settings.shards:
+                try:
+                    sink.use(reload_sink(self._settings, sink.name))
+                except ConfigError as error:
+                    sink.broken = "; ".join(error.problems)
+
+    def _note(self, sink: _Sink, reason: str | None) -> None:
+        if reason is not None and reason != sink.waits:
+            log.warning("sink is not served", sink=sink.name, reason=reason)
+        elif reason is None and sink.waits is not None and self.began:
+            log.info("sink is served", sink=sink.name)
+        sink.waits = reason
+
+    def _act(self, sink: _Sink, known: KnownSink | None) -> None:
+        loops = sink.loops
+        if loops is not None and (sink.waits or sink.outdated):
+            loops.stop()
+            if not loops.ended(within=END_S):
+                return
+            sink.loops = None
+        sink.outdated = False
+        if sink.loops is None and sink.settings is not None and known is not None and not sink.waits:
+            if sink.settings.shards != known.shards:
+                # They count; nothing of a configuration with another number is wrong but what it would apply.
+                log.warning("sink has other shards in the database", sink=sink.name, shards=known.shards)
+            settings = sink.settings.model_copy(update={"shards": known.shards})
+            sink.loops = self._parts.loops(self._settings, settings, sink.destination or "")
+            sink.loops.start()
+        elif sink.loops is None and sink.name not in self._settings.shards:
+            del self._sinks[sink.name]
+
+
+def _unfit(sink: _Sink, known: Mapping[str, KnownSink]) -> str | None:
+    return unfit(sink.settings, known.get(sink.name)) if sink.settings else None
+
+
+def _rival(sink: _Sink, since: float | None, worker: str, rivals: Collection[Rival]) -> str | None:
+    """Whether another relay delivers this sink elsewhere, and was there first."""
+    said = sink.said().destination
+    for rival in rivals:
+        if rival.sink != sink.name or rival.destination == said or since is None:
+            continue
+        first = (rival.since, rival.worker) < (since, worker)
+        if first or (rival.waits is None and sink.loops is None):
+            return (
+                f"relay {rival.worker} delivers it to {rival.destination}, this one would deliver it to {said}:"
+                " it waits until that relay has ended, or has the same configuration"
+            )
+    return None
+
+
+def _nothing(settings: Settings, broken: list[str]) -> UsageError:
+    if broken:
+        return ConfigError(broken)
+    where = settings.sources.file or "there is no relay.toml here (relay init writes one, --config names another)"
+    return UsageError(f"expected sinks to serve under [sinks.NAME], got none: {where}")
