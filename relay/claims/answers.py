@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import UUID
 
 from relay.claims.claim import Claim
-from sinks.base import ARRIVED, DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry, SinkUnavailable
+from sinks.base import ARRIVED, DELIVERED, Batch, Delivered, Hold, Message, Outcome, Reject, Retry, SinkUnavailable
 
 LONGEST_REASON = 500
 """Characters."""
@@ -45,6 +46,15 @@ def to_send(claim: Claim, *, fenced: bool) -> Sequence[Message]:
     if fenced or not claim.unsent:
         return claim.messages
     return [message for message in claim.messages if message.id not in claim.unsent]
+
+
+def batch_of(
+    claim: Claim, *, fenced: bool, settled: Sequence[UUID], lost: Callable[[], bool], stopping: Callable[[], bool]
+) -> Batch:
+    """What the sink is given of a claim."""
+    withdrawn = frozenset(claim.unsent) if fenced else frozenset[int]()
+    messages = to_send(claim, fenced=fenced)
+    return Batch(claim.token, messages, claim.claimed_us, tuple(settled), withdrawn, lost=lost, stopping=stopping)
 
 
 def with_unsent(claim: Claim, outcomes: Sequence[Outcome], *, fenced: bool) -> Sequence[Outcome]:

@@ -11,21 +11,21 @@ Duties of an `Engine`, which one thread runs:
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 import structlog
 
 from relay.backoff import Backoff
-from relay.claims.answers import checked, tidy, to_send, where, why, with_unsent
-from relay.claims.claim import Claim
+from relay.claims.answers import batch_of, checked, tidy, where, why, with_unsent
+from relay.claims.claim import Claim, LostClaim
 from relay.claims.rows import RowClaims
 from relay.claims.shards import ShardClaims
 from relay.config.settings import SinkSettings
+from relay.database.steps import Steps
 from relay.errors import DatabaseUnavailable, RelayError
 from relay.process.circuit import Circuit
 from relay.process.leases import Lease, Leases
-from relay.process.steps import Steps
 from relay.process.stopping import Stopping
 from relay.telemetry.metrics import Metrics
 from relay.telemetry.outcomes import tell
@@ -68,7 +68,7 @@ class Engine:
         self._leases = leases
         self._stopping = stopping
         self._metrics = metrics
-        self._steps = Steps(settings.name, stopping)
+        self._steps = Steps(settings.name, stopping.wait_at_once)
         self._open = False
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
@@ -138,15 +138,8 @@ class Engine:
     def _deliver(self, claim: Claim, lease: Lease) -> None:
         if claim.unread is not None and not self._read(claim):
             return
-        batch = Batch(
-            claim.token,
-            to_send(claim, fenced=self._sink.fenced),
-            claim.claimed_us,
-            tuple(self._settled),
-            frozenset(claim.unsent) if self._sink.fenced else frozenset(),
-            lost=lease.lost,
-            stopping=self._stopping.is_set,
-        )
+        fenced, settled = self._sink.fenced, self._settled
+        batch = batch_of(claim, fenced=fenced, settled=settled, lost=lease.lost, stopping=self._stopping.is_set)
         started = time.monotonic()
         try:
             outcomes, certain = self._send(batch, lease) if batch.messages else ((), True)
@@ -166,7 +159,7 @@ class Engine:
         if lease.lost() and len(outcomes) < len(batch.messages):
             self._lost(claim, "the lease ran out during the send")
             return
-        outcomes = with_unsent(claim, outcomes, fenced=self._sink.fenced)
+        outcomes = with_unsent(claim, outcomes, fenced=fenced)
         self._settle(claim, outcomes, certain, sent=bool(batch.messages))
 
     def _read(self, claim: Claim) -> bool:
@@ -215,7 +208,7 @@ class Engine:
             self._broken(verdict.trouble)
         elif sent:
             self._worked()
-        if not self._steps.insist(lambda: self._claims.settle(claim, verdict)):
+        if not self._insist(lambda: self._claims.settle(claim, verdict)):
             self._lost(claim, "it was gone at the settle")
             return
         if certain:
@@ -226,7 +219,7 @@ class Engine:
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sink.fenced
-        if not self._steps.insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
+        if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
             self._lost(claim, "it was gone at the release")
 
     def _crashed(self, claim: Claim, error: BaseException) -> None:
@@ -236,9 +229,12 @@ class Engine:
         if len(claim.messages) == 1:
             verdict = self._claims.judge(claim, [Retry(reason)])
             verdict.unknown = claim.token
-            self._steps.insist(lambda: self._claims.settle(claim, verdict))
+            self._insist(lambda: self._claims.settle(claim, verdict))
         else:
-            self._steps.insist(lambda: self._claims.release(claim, unknown=True, reason=reason, died=True))
+            self._insist(lambda: self._claims.release(claim, unknown=True, reason=reason, died=True))
+
+    def _insist(self, write: Callable[[], None]) -> bool:
+        return self._steps.insist(write, lost=LostClaim)
 
     def _worked(self) -> None:
         if self._circuit.worked(self._settings.batch_messages):

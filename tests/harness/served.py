@@ -13,10 +13,15 @@ import psycopg
 
 from relay.admin.apply import apply
 from relay.claims.stuck import let_due_keys_go
-from relay.config.settings import load
+from relay.config.settings import SinkSettings, load
 from relay.database.connection import Database
-from relay.process.parts import Parts
+from relay.process.circuit import Circuit
+from relay.process.engine import Engine
+from relay.process.leases import Leases
+from relay.process.parts import new_claims
+from relay.process.stopping import Stopping
 from relay.process.store import Store
+from relay.telemetry.metrics import Metrics
 
 QUICK: Mapping[str, Any] = {"max_attempts": 2, "backoff": {"base": "10ms", "max": "20ms"}}
 
@@ -26,7 +31,6 @@ class Served:
 
     Args:
         sinks: keys of each sink, by name.
-        route: where what names no sink goes; default: the first sink.
         database: keys of `[database]` besides `url`.
     """
 
@@ -42,9 +46,20 @@ class Served:
         settings = load(None, environment)
         with closing(Database(url)) as connection:
             apply(connection, settings)
-        self.parts = Parts(settings, list(settings.sinks.values()))
-        self.polls = self.parts.polls()
+        self.metrics = Metrics()
+        self.engines = [self._engine(sink) for sink in settings.sinks.values()]
         self.store = Store(Database(url))
+
+    def _engine(self, sink: SinkSettings) -> Engine:
+        return Engine(
+            sink,
+            claims=new_claims(Database(self.url), sink, "served"),
+            sink=sink.sink_class(sink.config),
+            circuit=Circuit(),
+            leases=Leases(),
+            stopping=Stopping(),
+            metrics=self.metrics,
+        )
 
     def __enter__(self) -> Served:
         return self
@@ -52,8 +67,8 @@ class Served:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for poll in self.polls:
-            poll.engine.close()
+        for engine in self.engines:
+            engine.close()
         self.store.database.close()
 
     def sql(self, text: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -73,7 +88,7 @@ class Served:
 
     def round(self) -> list[float | None]:
         """Let each worker claim, send and settle once; what each says about its next round."""
-        return [poll.engine.run_once() for poll in self.polls]
+        return [engine.run_once() for engine in self.engines]
 
     def work(self, ids: Iterable[int], timeout: float = 30.0) -> None:
         """Rounds and upkeep until these messages have left the queue."""

@@ -8,9 +8,7 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from relay.backoff import Backoff
-from relay.claims.claim import LostClaim
 from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
-from relay.process.stopping import Stopping
 
 log = structlog.get_logger("relay")
 
@@ -32,13 +30,14 @@ class Steps:
 
     Args:
         sink: whose worker, for the log.
+        wait: waits so many seconds; True where the process has to go.
     """
 
-    def __init__(self, sink: str, stopping: Stopping) -> None:
+    def __init__(self, sink: str, wait: Callable[[float], bool]) -> None:
         self.trouble: str | None = None
         """What the database refused last; None while it works."""
         self._sink = sink
-        self._stopping = stopping
+        self._wait = wait
         self._backoff = Backoff(0.1, 5.0)
         self._read_backoff = Backoff(0.1, 5.0)
         self._not_read: int | None = None
@@ -59,15 +58,15 @@ class Steps:
         self._backoff.reset()
         return result
 
-    def insist(self, write: Callable[[], None]) -> bool:
-        """Write until the database takes it, or until the process has to go; False where the claim is not ours."""
+    def insist(self, write: Callable[[], None], *, lost: type[Exception]) -> bool:
+        """Write until the database takes it, or until the process has to go; False then, and where `lost` is raised."""
         while True:
             try:
                 self.take(write, "settle")
-            except LostClaim:
+            except lost:
                 return False
             except RelayError:
-                if self._stopping.wait_at_once(self.wait()):
+                if self._wait(self.wait()):
                     return False
             else:
                 return True
