@@ -11,8 +11,9 @@ never sleeps and never touches PostgreSQL: the relay alone decides what happens 
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID, uuid4
@@ -30,6 +31,18 @@ class BadClient(ValueError):
     def __init__(self, expected: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: expected {words}" for name, words in expected.items()))
         self.expected = dict(expected)
+
+
+def check_files(options: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse files, such as certificates, that are not there: a library would find out when it connects.
+
+    Raises:
+        BadClient: an option of one of these names is the path of a file that cannot be read.
+    """
+    paths = {name: options.get(name) for name in names}
+    missing = [name for name, path in paths.items() if isinstance(path, str) and not os.access(path, os.R_OK)]
+    if missing:
+        raise BadClient({name: f"a file that can be read at {paths[name]}" for name in missing})
 
 
 class Number(float):

@@ -87,7 +87,7 @@ def test_sidekiq_on_a_cluster_is_refused() -> None:
 
 def test_options_of_the_sentinels_are_checked_too() -> None:
     options = RedisStreamOptions(url="rediss+sentinel://a:1/main")
-    known = {"ssl_ca_certs": "/ca.pem", "sentinel_kwargs": {"username": "watcher", "password": "x"}}
+    known = {"ssl_ca_certs": __file__, "sentinel_kwargs": {"username": "watcher", "password": "x"}}
     RedisStreamSink(SinkConfig("orders", options, client=known)).close()
     with pytest.raises(ValueError, match="no_such_option"):
         RedisStreamSink(SinkConfig("orders", options, client={"sentinel_kwargs": {"no_such_option": 1}}))
