@@ -28,13 +28,13 @@ def _checked(outcome: Any) -> Outcome:
     match outcome:
         case Delivered():
             return DELIVERED
-        case Retry(reason, after):
+        case Retry(reason, after, counted):
             # In this order "not a number" becomes 0.
-            return Retry(tidy(reason), min(max(0.0, float(after)), LONGEST_WAIT_S))
+            return Retry(tidy(reason), min(max(0.0, float(after)), LONGEST_WAIT_S), bool(counted))
         case Reject(reason):
             return Reject(tidy(reason))
         case Hold(reason, destination):
-            return Hold(tidy(reason), str(destination) if destination else None)
+            return Hold(tidy(reason) or "no reason", tidy(destination) or None if destination else None)
         case _:
             raise TypeError(f"{type(outcome).__name__} is no outcome")
 

@@ -38,9 +38,20 @@ class Claim:
     stuck: dict[str, int] = field(default_factory=dict)
     """Keys with a row in relay.stuck_keys, and the id up to which they may be sent."""
 
+    probes: dict[int, str] = field(default_factory=dict)
+    """Ids of messages that were let go to find out whether their destination is available again, and its name."""
+
     @property
     def ids(self) -> list[int]:
         return [message.id for message in self.messages]
+
+    @property
+    def ordered(self) -> bool:
+        return bool(self.shard_of)
+
+    def lets_go(self, message: Message) -> bool:
+        """Whether it may be sent although its destination is unavailable: it is a probe, or a stuck key's turn."""
+        return message.id in self.probes or (message.key is not None and message.key in self.stuck)
 
 
 class LostClaim(Exception):
@@ -63,6 +74,32 @@ class StuckKey:
     """Whether this was an attempt of that message."""
     blocked: bool = False
     """Whether that message is dead, and the key waits for a person."""
+    destination: str | None = None
+    """What that message waits for; None: for its next attempt."""
+
+
+@dataclass(slots=True)
+class Finding:
+    """What one claim says of one destination."""
+
+    reason: str = ""
+    """Why it is unavailable."""
+    refused: bool = False
+    """Whether the broker said so now; False: its messages were held back, or delivered."""
+    delivered: int = 0
+    """How many of the claim's messages it took."""
+    probe: bool = False
+    """Whether one that it refused was let go to find out."""
+    parked: bool = True
+    """Whether its messages leave the ready index; else the sink's circuit holds them."""
+    ids: list[int] = field(default_factory=list)
+    """Messages to park: all but keyed ones of an ordered sink, which wait by their key."""
+    news: bool = False
+    """Whether it was not known before."""
+
+    @property
+    def works(self) -> bool:
+        return self.delivered > 0 and not self.refused
 
 
 @dataclass(slots=True)
@@ -87,8 +124,8 @@ class Verdict:
     """The claim's token, where what is dead or tried again may have been delivered all the same: it is kept."""
     trouble: str | None = None
     """Why the whole sink is unwell; None: it is not."""
-    unwell: list[tuple[str, str]] = field(default_factory=list)
-    """Single destinations that were well until now, with the reason."""
+    destinations: dict[str, Finding] = field(default_factory=dict)
+    """What is new of single destinations, by name."""
 
 
 def message_of(row: Sequence[Any]) -> Message:

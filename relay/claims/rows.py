@@ -9,9 +9,11 @@ from uuid import UUID, uuid4
 import psycopg
 
 from relay.claims.claim import Claim, LostClaim, Verdict, message_of, size_of
+from relay.claims.destinations import Destinations
+from relay.claims.parking import write_destinations
 from relay.claims.places import Places, lock_rows
 from relay.claims.scan import Appetite, Scan
-from relay.claims.verdict import Destinations, judge
+from relay.claims.verdict import judge
 from relay.config.settings import SinkSettings
 from relay.database.connection import Database, us_since_1970
 from relay.statements import statement
@@ -22,20 +24,27 @@ class RowClaims:
     """Claims, judges and settles for one worker of one unordered sink.
 
     Args:
-        scan: shared with the sink's other workers in this process.
+        scan, destinations: shared with the sink's other workers in this process.
 
     Raises:
         DatabaseUnavailable: from `claim`, `settle`, `release`: try again later.
         RelayError: from the same: a person has to do something.
     """
 
-    def __init__(self, database: Database, settings: SinkSettings, worker: str, scan: Scan | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: SinkSettings,
+        worker: str,
+        scan: Scan | None = None,
+        destinations: Destinations | None = None,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._worker = worker
         self._scan = scan or Scan()
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
-        self._destinations = Destinations()
+        self._destinations = destinations or Destinations()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim up to `limit` free messages; None where there are none. The token must be fresh."""
@@ -70,8 +79,9 @@ class RowClaims:
             messages=[message_of(row) for row in rows],
             places=[row[0] for row in rows],
             max_attempts=[row[11] for row in rows],
-            claimed_us=us_since_1970(rows[0][12]),
+            claimed_us=us_since_1970(rows[0][13]),
             size=size,
+            probes={row[1]: row[12] for row in rows if row[12] is not None},
         )
 
     def abandon(self, token: UUID) -> None:
@@ -167,3 +177,4 @@ def write_undelivered(
     for delay, reason, ids in verdict.held:
         held = {"delay": delay, "unknown": False, "reason": reason, "places": lock(ids)}
         conn.execute(statement("settle/settle_release"), {**where, **held})
+    write_destinations(conn, where, verdict.destinations, lock)

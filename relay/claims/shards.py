@@ -16,6 +16,7 @@ from uuid import UUID, uuid4
 import psycopg
 
 from relay.claims.claim import Claim, LostClaim, Verdict, message_of, size_of
+from relay.claims.destinations import Destinations
 from relay.claims.edge import Edge
 from relay.claims.order import judge_ordered
 from relay.claims.places import Ids, Places, bits_of, lock_rows
@@ -23,7 +24,6 @@ from relay.claims.reading import Read, Reader
 from relay.claims.rows import write_undelivered
 from relay.claims.scan import Appetite
 from relay.claims.stuck import let_keys_go, stick
-from relay.claims.verdict import Destinations
 from relay.config.settings import SinkSettings
 from relay.database.connection import Database
 from relay.statements import statement
@@ -38,10 +38,17 @@ class ShardClaims:
     """Claims, judges and settles for one worker of one ordered sink. Raises as `RowClaims` does.
 
     Args:
-        edge: shared with the sink's other workers in this process.
+        edge, destinations: shared with the sink's other workers in this process.
     """
 
-    def __init__(self, database: Database, settings: SinkSettings, worker: str, edge: Edge | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: SinkSettings,
+        worker: str,
+        edge: Edge | None = None,
+        destinations: Destinations | None = None,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._worker = worker
@@ -49,7 +56,7 @@ class ShardClaims:
         self._reader = Reader(settings, self._edge)
         self._connections = 0
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
-        self._destinations = Destinations()
+        self._destinations = destinations or Destinations()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
         """Claim free shards with up to `limit` ready messages; None where there are none. The token must be fresh."""
@@ -123,7 +130,7 @@ class ShardClaims:
             size=size_of(rows),
             shards=tuple({shard_of[row[1]] for row in rows}),
         )
-        if not any(row[10] or row[13] is not None for row in rows):
+        if not any(row[10] or row[13] is not None or row[14] is not None for row in rows):
             claim.messages.extend(map(message_of, rows))
             claim.places.extend([row[0] for row in rows])
             claim.max_attempts.extend([row[11] for row in rows])
@@ -144,6 +151,8 @@ class ShardClaims:
                 if message.key is not None:
                     done_with.add(message.key)
             else:
+                if row[14] is not None:
+                    claim.probes[message.id] = row[14]
                 claim.messages.append(message)
                 claim.places.append(row[0])
                 claim.max_attempts.append(row[11])

@@ -18,13 +18,14 @@ from uuid import UUID
 import structlog
 
 from relay.backoff import Backoff
-from relay.claims.answers import checked, tidy, where, why
+from relay.claims.answers import tidy, where, why
 from relay.claims.claim import Claim, LostClaim
+from relay.claims.destinations import Destinations
 from relay.claims.rows import RowClaims
 from relay.claims.shards import ShardClaims
 from relay.config.settings import SinkSettings
 from relay.errors import DatabaseUnavailable, RelayError
-from relay.process.circuit import Circuit
+from relay.process.circuit import Circuit, Sender
 from relay.process.leases import Lease, Leases
 from relay.process.stopping import Stopping
 from relay.telemetry.metrics import Metrics
@@ -41,6 +42,7 @@ class Engine:
     Args:
         settings: the sink's settings.
         claims: its own way to claim and settle; no other thread uses it.
+        destinations: what is known of the sink's destinations, shared by its workers in this process.
         sink: its own sender.
         renew: gives the sender to go on with before it is opened: another where its secrets have changed.
         circuit: shared by the sink's workers in this process.
@@ -56,6 +58,7 @@ class Engine:
         sink: Sink,
         renew: Callable[[Sink], Sink] | None = None,
         circuit: Circuit,
+        destinations: Destinations,
         leases: Leases,
         stopping: Stopping,
         metrics: Metrics,
@@ -63,14 +66,13 @@ class Engine:
         self.name = settings.name
         self._settings = settings
         self._claims = claims
-        self._sink = sink
-        self._renew = renew
-        self._circuit = circuit
+        self._sender = Sender(settings, sink, circuit, stopping, renew)
+        self._destinations = destinations
+        destinations.of(sink)
         self._leases = leases
         self._stopping = stopping
         self._metrics = metrics
         self._database_backoff = Backoff(0.1, 5.0)
-        self._open = False
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
         self.claimed = 0
@@ -80,18 +82,16 @@ class Engine:
 
     def run_once(self) -> float | None:
         """One round. Returns seconds until another makes sense; None where there was nothing to do."""
-        limit = self._circuit.allowance(self, self._settings.batch_messages)
+        limit = self._sender.allowance()
         if limit == 0:
-            return self._circuit.wait()
-        if not self._open and not self._open_sink():
-            return self._circuit.wait()
+            return self._sender.wait()
         asked_at = time.monotonic()
         try:
             claim = self._database(lambda: self._claim(limit), "claim")
         except RelayError:
             return self._database_backoff.next()
         if claim is None:
-            self._circuit.worked(self._settings.batch_messages)
+            self._sender.nothing_to_send()
             return None
         self.claimed += 1
         with self._leases.holding(claim, self._settings.lease, asked_at) as lease:
@@ -99,34 +99,15 @@ class Engine:
         return 0.0
 
     def close(self) -> None:
-        self._close_sink()
+        self._sender.close()
         self._claims.close()
-
-    def _open_sink(self) -> bool:
-        try:
-            if self._renew is not None:
-                self._sink = self._renew(self._sink)
-            self._sink.open()
-        except BaseException as error:  # noqa: BLE001 - as in _deliver
-            self._close_sink()
-            self._broken(why(error) if isinstance(error, SinkUnavailable) else f"{why(error)} ({where(error)})")
-            return False
-        self._open = True
-        return True
-
-    def _close_sink(self) -> None:
-        self._open = False
-        try:
-            self._sink.close()
-        except BaseException as error:  # noqa: BLE001 - as in _deliver
-            log.warning("sink did not close", sink=self.name, error=type(error).__name__, where=where(error))
 
     def _claim(self, limit: int) -> Claim | None:
         if self._unheard is not None:
             # The answer to a claim was lost: it may stand, and nobody tried to send what it holds.
             self._claims.abandon(self._unheard)
             self._unheard = None
-        token = self._sink.new_token()
+        token = self._sender.sink.new_token()
         try:
             return self._claims.claim(limit, token)
         except DatabaseUnavailable:
@@ -134,9 +115,11 @@ class Engine:
             raise
 
     def _deliver(self, claim: Claim, lease: Lease) -> None:
+        held_back = self._destinations.hold_back(claim)
+        sent = [message for position, message in enumerate(claim.messages) if position not in held_back]
         batch = Batch(
             claim.token,
-            claim.messages,
+            sent if held_back else claim.messages,
             claim.claimed_us,
             tuple(self._settled),
             lost=lease.lost,
@@ -144,76 +127,56 @@ class Engine:
         )
         started = time.monotonic()
         try:
-            outcomes, certain = self._send(batch, lease) if claim.messages else ((), True)
+            outcomes, certain = self._sender.send(batch, lease) if batch.messages else ((), True)
         except ClaimRevoked:
             self._lost(claim, "the broker knows a later claim")
             return
         except SinkUnavailable as error:
-            self._close_sink()
-            self._broken(error.reason)
+            self._sender.close()
+            self._sender.broken(error.reason)
             self._release(claim, unknown=error.unknown, reason=error.reason)
             return
         except BaseException as error:  # noqa: BLE001 - a sink may raise anything, and no message may stop the relay
-            self._close_sink()
+            self._sender.close()
             self._crashed(claim, error)
             return
         self._metrics.sent(self.name, time.monotonic() - started)
-        if lease.lost() and len(outcomes) < len(claim.messages):
+        if lease.lost() and len(outcomes) < len(batch.messages):
             self._lost(claim, "the lease ran out during the send")
             return
-        self._settle(claim, outcomes, certain)
-
-    def _send(self, batch: Batch, lease: Lease) -> tuple[Sequence[Outcome], bool]:
-        """Outcomes, and whether the first answer already was one."""
-        certain = True
-        backoff = Backoff(0.05, 1.0)
-        ask_until = time.monotonic() + self._settings.lease
-        while True:
-            try:
-                if not self._open:
-                    self._sink.open()
-                    self._open = True
-                outcomes = checked(self._sink.send(batch))
-            except SinkUnavailable as error:
-                certain = certain and not error.unknown
-                if certain or not self._sink.fenced:
-                    raise
-                # The broker can say later what became of it, as long as nobody else asks under another token.
-                if lease.lost() or self._stopping.is_set() or time.monotonic() > ask_until:
-                    raise SinkUnavailable(error.reason, unknown=True) from error
-                self._close_sink()
-                self._broken(error.reason)
-                self._stopping.wait(backoff.next())
-                continue
+        if batch.messages:
             self._settled.clear()
-            if len(outcomes) != len(batch.messages) and not lease.lost():
-                raise RelayError(f"sink gave {len(outcomes)} outcomes for {len(batch.messages)} messages")
-            return outcomes, certain
+        if held_back:
+            answers = iter(outcomes)
+            outcomes = [held_back.get(position) or next(answers) for position in range(len(claim.messages))]
+        self._settle(claim, outcomes, certain, asked=bool(batch.messages))
 
-    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool) -> None:
+    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool, *, asked: bool) -> None:
         verdict = self._claims.judge(claim, outcomes)
-        if verdict.trouble is None:
-            self._worked()
-        else:
-            self._broken(verdict.trouble)
+        if verdict.trouble is not None:
+            self._sender.broken(verdict.trouble, len(verdict.delivered))
+        elif asked:
+            self._sender.worked()
         if not self._insist(lambda: self._claims.settle(claim, verdict)):
             self._lost(claim, "it was gone at the settle")
             return
-        if certain:
+        if certain and asked:
             # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
             self._settled.append(claim.token)
         self._metrics.settled(self.name, verdict)
         for message_id, reason in verdict.dead:
             log.warning("message is dead", sink=self.name, id=message_id, reason=reason)
-        for destination, reason in verdict.unwell[:1]:
-            # Who is behind it sees no open circuit and no dead message, only that they wait.
-            count = len(verdict.unwell)
-            log.warning("destination is unwell", sink=self.name, name=tidy(destination), count=count, reason=reason)
+        for name, finding in verdict.destinations.items():
+            if finding.news and finding.works:
+                log.info("destination works again", sink=self.name, name=name)
+            elif finding.news and finding.parked:
+                # Who is behind it sees no open circuit and no dead message, only that they wait.
+                log.warning("destination is unavailable", sink=self.name, name=name, reason=finding.reason)
         for message_id, reason, _ in verdict.retry[:1]:
             log.info("messages failed", sink=self.name, count=len(verdict.retry), first_id=message_id, reason=reason)
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
-        unknown = unknown and self._sink.fenced
+        unknown = unknown and self._sender.sink.fenced
         if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
             self._lost(claim, "it was gone at the release")
 
@@ -254,15 +217,6 @@ class Engine:
             self.trouble = None
         self._database_backoff.reset()
         return result
-
-    def _worked(self) -> None:
-        if self._circuit.worked(self._settings.batch_messages):
-            log.info("sink works again", sink=self.name)
-
-    def _broken(self, reason: str) -> None:
-        # At a stop a sink may hold back what it did not begin; nobody will probe it any more.
-        if self._circuit.failed(tidy(reason)) and not self._stopping.is_set():
-            log.warning("sink is unwell", sink=self.name, reason=tidy(reason))
 
     def _lost(self, claim: Claim, how: str) -> None:
         self._metrics.lost(self.name)

@@ -162,6 +162,7 @@ class Roster:
         wanted = [name for name in settings.shards if not self._only or name in self._only]
         for name in wanted:
             sink = self._sinks.setdefault(name, _Sink(name))
+            self._parts.metrics.begin(name)
             written = settings.sources.tree.get("sinks", {}).get(name)
             if written == sink.written and not sink.broken and name in settings.sinks:
                 continue

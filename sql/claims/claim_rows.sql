@@ -30,7 +30,7 @@ with marked as (
                    window first_to_this as (order by locked.id rows unbounded preceding)) counted
             where counted.nth = 1 or (counted.bytes <= %(bytes)s and counted.suspects = 0)))
   returning o.ctid, o.id, o.kind, o.key, o.payload, o.body, o.headers, o.message_id, nullif(o.attempts, 1), o.created_at,
-            o.prior_tokens, o.max_attempts
+            o.prior_tokens, o.max_attempts, o.destination
 ), claim as (
   insert into relay.claims (token, sink, worker, claimed_at, locked_until, ids)
   select %(token)s, %(sink)s, %(worker)s, clock_timestamp(),

@@ -7,7 +7,8 @@ select f.ctid, f.id, f.kind, f.key, f.payload, f.body, f.headers, f.message_id,
        f.shard,
        case when f.key is not null and exists (select from relay.stuck_keys k where k.sink = %(sink)s)
             then (select k.upto from relay.stuck_keys k
-                   where k.sink = %(sink)s and k.key_hash = relay.hash_of(f.key, null)) end
+                   where k.sink = %(sink)s and k.key_hash = relay.hash_of(f.key, null)) end,
+       f.destination
   from relay.outbox f
  where f.ctid = any(array(
          select counted.place

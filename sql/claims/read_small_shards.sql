@@ -7,7 +7,8 @@ select o.*
  cross join (select array(select k.key_hash from relay.stuck_keys k where k.sink = %(sink)s limit 17) as hashes) stuck
  cross join lateral (
        select null::tid, null::bigint, null::text, null::text, null::json, null::bytea, null::jsonb, null::uuid,
-              null::integer, null::timestamptz, null::uuid[], null::integer, slice.shard, null::bigint
+              null::integer, null::timestamptz, null::uuid[], null::integer, slice.shard, null::bigint,
+              null::text
        union all
        (select r.ctid, r.id, r.kind, r.key,
                case when size.fits then r.payload end,
@@ -18,7 +19,8 @@ select o.*
                case when exists (select from relay.stuck_keys k where k.sink = %(sink)s) and r.key is not null
                      and (cardinality(stuck.hashes) = 17 or relay.hash_of(r.key, null) = any(stuck.hashes))
                     then (select k.upto from relay.stuck_keys k
-                           where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end
+                           where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end,
+               null
           from relay.outbox r
          cross join lateral (
                select case when r.body is null and r.headers is null

@@ -1,6 +1,7 @@
 -- Messages that wait for an earlier one of their key, and that one itself, leave the ready index.
 update relay.outbox
    set run_at = 'infinity',
+       destination = null,
        attempts = least(attempts, 2147483646) + (%(counts)s::integer[])[array_position(%(ids)s::bigint[], id)],
        prior_tokens = case when (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)] is null then prior_tokens
                            else array_append(prior_tokens, (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)])

@@ -15,6 +15,7 @@ import pytest
 from relay.admin.apply import apply
 from relay.claims.claim import Claim
 from relay.claims.edge import Edge
+from relay.claims.parking import let_due_destinations_go
 from relay.claims.shards import ShardClaims
 from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import SinkSettings, load
@@ -103,7 +104,7 @@ class OrderedSink:
         raise AssertionError(f"not drained: {self.sql('table relay.outbox')} {self.sql('table relay.stuck_keys')}")
 
     def is_empty(self) -> bool:
-        return not any(self.count(table) for table in ("outbox", "claims", "stuck_keys"))
+        return not any(self.count(table) for table in ("outbox", "claims", "stuck_keys", "destinations"))
 
     def count(self, table: str = "outbox", where: str = "true") -> int:
         number: int = self.sql(f"select count(*) from relay.{table} where {where}")[0][0]
@@ -111,7 +112,8 @@ class OrderedSink:
 
     def pass_time(self) -> None:
         """Every backoff and every scheduled message becomes due; leases live on."""
-        self.sql("update relay.stuck_keys set retry_at = now() where retry_at is not null")
+        self.sql("update relay.stuck_keys set retry_at = now() where retry_at is not null and destination is null")
+        self.sql("update relay.destinations set retry_at = now() where retry_at is not null")
         self.sql("update relay.outbox set run_at = now() where run_at is not null and run_at < 'infinity'")
 
     def expire_claims(self) -> None:
@@ -126,6 +128,7 @@ class OrderedSink:
                 pass
             store.promote(1000)
             let_due_keys_go(database)
+            let_due_destinations_go(database, 50)
 
     def keys(self, *, key: str) -> list[int]:
         """Ids of a key as the broker saw them, first copies only."""
