@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 
+from relay.claims.destinations import Destinations
 from relay.claims.edge import Edge
 from relay.claims.rows import RowClaims
 from relay.claims.scan import Scan
@@ -83,13 +84,13 @@ class Stage:
     def engines(self, sink: str, workers: int) -> list[Engine]:
         """Those of a relay with so many workers."""
         settings = self.settings.sinks[sink].model_copy(update={"workers": workers})
-        circuit, leases, metrics = Circuit(), Leases(), Metrics()
+        circuit, destinations, leases, metrics = Circuit(), Destinations(), Leases(), Metrics()
         start = Edge(sink, settings.shards) if settings.ordered else Scan()
         engines = [
             Engine(
-                settings, claims=new_claims(Database(self.url), settings, "benchmark", start),
-                sink=settings.sink_class(settings.config), circuit=circuit, leases=leases, stopping=self._stopping,
-                metrics=metrics,
+                settings, claims=new_claims(Database(self.url), settings, "benchmark", start, destinations),
+                sink=settings.sink_class(settings.config), circuit=circuit, destinations=destinations, leases=leases,
+                stopping=self._stopping, metrics=metrics,
             )
             for _ in range(workers)
         ]  # fmt: skip

@@ -11,8 +11,9 @@ never sleeps and never touches PostgreSQL: the relay alone decides what happens 
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID, uuid4
@@ -30,6 +31,18 @@ class BadClient(ValueError):
     def __init__(self, expected: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: expected {words}" for name, words in expected.items()))
         self.expected = dict(expected)
+
+
+def check_files(options: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Refuse files, such as certificates, that are not there: a library would find out when it connects.
+
+    Raises:
+        BadClient: an option of one of these names is the path of a file that cannot be read.
+    """
+    paths = {name: options.get(name) for name in names}
+    missing = [name for name, path in paths.items() if isinstance(path, str) and not os.access(path, os.R_OK)]
+    if missing:
+        raise BadClient({name: f"a file that can be read at {paths[name]}" for name in missing})
 
 
 class Number(float):
@@ -112,11 +125,13 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """This message failed and may succeed later. Counts as an attempt."""
+    """This message failed and may succeed later. Counts as an attempt, unless it says otherwise."""
 
     reason: str
     after: float = 0.0
     """At least this many seconds from now; the relay's own backoff may be longer."""
+    counted: bool = True
+    """False: it was not sent, or the broker failed for a moment, and what goes to the same destination works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +228,19 @@ class Sink(ABC):
         """
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
+    @property
+    def sole_destination(self) -> str | None:
+        """The only topic, queue or stream that this sink sends to, as `Hold` names it; None: messages decide."""
+        return None
+
+    def destination(self, message: Message) -> str | None:
+        """The topic, queue or stream that a message goes to, as `Hold` names it; None: not known before it is sent.
+
+        The relay then does not send messages for a destination that it knows to be unavailable. It may be called by any
+        thread, and before `open`.
+        """
+        return None
+
     def new_token(self) -> UUID:
         """A fresh token for the next claim. A sink that fences may have its own say in it."""
         return uuid4()
@@ -223,6 +251,14 @@ class Sink(ABC):
         Raises:
             SinkUnavailable: the broker cannot be reached now; the relay tries again later.
         """
+
+    def ask(self) -> bool:
+        """Ask the broker for a sign of life, while there is nothing to send. True: it answered; False: nobody can tell.
+
+        Raises:
+            SinkUnavailable: it did not answer.
+        """
+        return False
 
     @abstractmethod
     def send(self, batch: Batch) -> Sequence[Outcome]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from relay.admin.values import text_of, time_of
-from relay.claims.unreadable import Unreadable, headers_of
 from relay.database.connection import Database
+from relay.database.unreadable import Unreadable, headers_of
 from relay.errors import DatabaseUnavailable, RelayError
 from relay.statements import statement
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from relay.claims.parking import Unavailable, count_waiting
 from relay.config.settings import UNROUTED
 from relay.database.connection import Database
 from relay.statements import statement
@@ -29,9 +30,14 @@ class SinkStatus(NamedTuple):
     known: bool
     """False where only messages name it: nobody delivers them."""
 
+    served: bool = True
+    """Whether a relay runs that could say so."""
+
     @property
     def circuit(self) -> str:
-        return "open" if self.unwell is not None else "closed"
+        if self.unwell is not None:
+            return "open"
+        return "closed" if self.served else "unknown"
 
     @property
     def waiting(self) -> bool:
@@ -48,6 +54,8 @@ class Status:
     """Messages that no route matched."""
     relays: int
     """Relays that said within 30 seconds that they are there."""
+    unavailable: list[Unavailable] = field(default_factory=list)
+    """Destinations that take no messages."""
 
     def problems(self, *, max_age: float, max_dead: int) -> list[str]:
         """What should wake a person.
@@ -71,6 +79,11 @@ class Status:
                 found.append(f'sink "{sink.name}", dead messages: {sink.dead:,}: relay dead list --sink {sink.name}')
             if sink.waiting and sink.oldest_due_seconds is not None and sink.oldest_due_seconds > max_age:
                 found.append(f'sink "{sink.name}" has a message that is due for {sink.oldest_due_seconds:,.0f} seconds')
+        for one in self.unavailable:
+            found.append(
+                f'sink "{one.sink}", destination "{one.name}" is unavailable for {one.seconds:,.0f} seconds,'
+                f" messages that wait: {one.waiting:,}: {one.reason}"
+            )
         return found
 
 
@@ -88,7 +101,7 @@ def read_status(database: Database) -> Status:
     rows = [SinkStatus(*row) for row in database.query(statement("admin/status/status"))]
     unrouted = sum(row.due + row.scheduled for row in rows if row.name == UNROUTED)
     [(relays,)] = database.query(statement("admin/status/count_relays"))
-    return Status([row for row in rows if row.name != UNROUTED], unrouted, relays)
+    return Status([row for row in rows if row.name != UNROUTED], unrouted, relays, count_waiting(database))
 
 
 def read_traffic(database: Database) -> Traffic:

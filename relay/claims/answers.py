@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
 from relay.claims.claim import Claim
-from sinks.base import ARRIVED, DELIVERED, Batch, Delivered, Hold, Message, Outcome, Reject, Retry, SinkUnavailable
+from sinks.base import ARRIVED, DELIVERED, Batch, Delivered, Hold, Outcome, Reject, Retry, SinkUnavailable
 
 LONGEST_REASON = 500
 """Characters."""
@@ -30,46 +30,52 @@ def _checked(outcome: Any) -> Outcome:
     match outcome:
         case Delivered(before):
             return ARRIVED if before else DELIVERED
-        case Retry(reason, after):
+        case Retry(reason, after, counted):
             # In this order "not a number" becomes 0.
-            return Retry(tidy(reason), min(max(0.0, float(after)), LONGEST_WAIT_S))
+            return Retry(tidy(reason), min(max(0.0, float(after)), LONGEST_WAIT_S), bool(counted))
         case Reject(reason):
             return Reject(tidy(reason))
         case Hold(reason, destination):
-            return Hold(tidy(reason), str(destination) if destination else None)
+            return Hold(tidy(reason) or "no reason", tidy(destination) or None if destination else None)
         case _:
             raise TypeError(f"{type(outcome).__name__} is no outcome")
 
 
-def to_send(claim: Claim, *, fenced: bool) -> Sequence[Message]:
-    """What of a claim the sink is given. What is given up unsent is for a fenced sink only, which asks its broker."""
-    if fenced or not claim.unsent:
-        return claim.messages
-    return [message for message in claim.messages if message.id not in claim.unsent]
+def not_sent(claim: Claim, held_back: Mapping[int, Outcome], *, fenced: bool) -> dict[int, Outcome]:
+    """Outcomes, by position, of the messages of a claim that the sink is not given. What is given up unsent is for a
+    fenced sink only, which asks its broker about it."""
+    decided = dict(held_back)
+    if claim.unsent and not fenced:
+        reasons = ((at, claim.unsent.get(message.id)) for at, message in enumerate(claim.messages))
+        decided.update((at, Reject(tidy(reason))) for at, reason in reasons if reason is not None)
+    return decided
 
 
 def batch_of(
-    claim: Claim, *, fenced: bool, settled: Sequence[UUID], lost: Callable[[], bool], stopping: Callable[[], bool]
+    claim: Claim,
+    decided: Mapping[int, Outcome],
+    *,
+    settled: Sequence[UUID],
+    lost: Callable[[], bool],
+    stopping: Callable[[], bool],
 ) -> Batch:
-    """What the sink is given of a claim."""
-    withdrawn = frozenset(claim.unsent) if fenced else frozenset[int]()
-    messages = to_send(claim, fenced=fenced)
+    """What the sink is given of a claim: all that is not decided."""
+    messages = [one for at, one in enumerate(claim.messages) if at not in decided] if decided else claim.messages
+    withdrawn = frozenset(one.id for one in messages if one.id in claim.unsent) if claim.unsent else frozenset[int]()
     return Batch(claim.token, messages, claim.claimed_us, tuple(settled), withdrawn, lost=lost, stopping=stopping)
 
 
-def with_unsent(claim: Claim, outcomes: Sequence[Outcome], *, fenced: bool) -> Sequence[Outcome]:
-    """One outcome for each message of the claim: what is given up unsent is rejected, unless the broker has it or could
+def whole(claim: Claim, outcomes: Sequence[Outcome], decided: Mapping[int, Outcome]) -> Sequence[Outcome]:
+    """One outcome for each message of the claim. What is given up unsent is rejected, unless the broker has it or could
     not be asked yet."""
-    if not claim.unsent:
+    if not (decided or claim.unsent):
         return outcomes
-    given = iter(outcomes)
-    whole: list[Outcome] = []
-    for message in claim.messages:
-        reason = claim.unsent.get(message.id)
-        outcome = next(given) if fenced or reason is None else None
-        undecided = isinstance(outcome, (Delivered, Hold))
-        whole.append(outcome if outcome is not None and (reason is None or undecided) else Reject(tidy(reason)))
-    return whole
+    answers = iter(outcomes)
+    found = [decided.get(at) or next(answers) for at in range(len(claim.messages))]
+    for at, message in enumerate(claim.messages if claim.unsent else ()):
+        if message.id in claim.unsent and not isinstance(found[at], (Delivered, Hold)):
+            found[at] = Reject(tidy(claim.unsent[message.id]))
+    return found
 
 
 def tidy(reason: object) -> str:

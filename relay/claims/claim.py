@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from relay.claims.unreadable import Unreadable, headers_of
+import psycopg
+
 from relay.database.connection import EPOCH_2000_US
+from relay.database.unreadable import Unreadable, headers_of
+from relay.statements import statement
 from sinks.base import Message
 
 NO_HEADERS: Mapping[str, Any] = {}
@@ -56,13 +59,55 @@ class Claim:
     stuck: dict[str, int] = field(default_factory=dict)
     """Keys with a row in relay.stuck_keys, and the id up to which they may be sent."""
 
+    probes: dict[int, str] = field(default_factory=dict)
+    """Ids of messages that were let go to find out whether their destination is available again, and its name."""
+
     @property
     def ids(self) -> list[int]:
         return [message.id for message in self.messages]
 
+    @property
+    def ordered(self) -> bool:
+        return bool(self.shard_of)
+
+    def lets_go(self, message: Message) -> bool:
+        """Whether it may be sent although its destination is unavailable: it is a probe, or a stuck key's turn."""
+        return message.id in self.probes or (message.key is not None and message.key in self.stuck)
+
 
 class LostClaim(Exception):
     """The claim is no longer ours: the transaction that found out must not write anything."""
+
+
+class AlreadyEnded(Exception):
+    """An earlier try has ended this claim and written its outcomes, though its answer was lost."""
+
+
+class Ending:
+    """Ends one worker's claims, and knows one again that it has ended without hearing so."""
+
+    def __init__(self) -> None:
+        self._last: tuple[UUID, str] | None = None
+        """The token and the transaction of the last try."""
+
+    def end(self, conn: psycopg.Connection[Any], token: UUID) -> None:
+        """End a claim inside a settle's transaction.
+
+        Raises:
+            LostClaim: somebody else has ended it.
+            AlreadyEnded: we have.
+        """
+        row = conn.execute(statement("settle/end_claim"), {"token": token}).fetchone()
+        if row is not None:
+            self._last = (token, row[0])
+        elif self._last is not None and self._last[0] == token and self._is_committed(conn, self._last[1]):
+            raise AlreadyEnded
+        else:
+            raise LostClaim
+
+    def _is_committed(self, conn: psycopg.Connection[Any], transaction: str) -> bool:
+        row = conn.execute(statement("settle/was_committed"), {"transaction": transaction}).fetchone()
+        return bool(row and row[0])
 
 
 @dataclass(slots=True)
@@ -81,6 +126,32 @@ class StuckKey:
     """Whether this was an attempt of that message."""
     blocked: bool = False
     """Whether that message is dead, and the key waits for a person."""
+    destination: str | None = None
+    """What that message waits for; None: for its next attempt."""
+
+
+@dataclass(slots=True)
+class Finding:
+    """What one claim says of one destination."""
+
+    reason: str = ""
+    """Why it is unavailable."""
+    refused: bool = False
+    """Whether the broker said so now; False: its messages were held back, or delivered."""
+    delivered: int = 0
+    """How many of the claim's messages it took."""
+    probe: bool = False
+    """Whether one that it refused was let go to find out."""
+    parked: bool = True
+    """Whether its messages leave the ready index; else the sink's circuit holds them."""
+    ids: list[int] = field(default_factory=list)
+    """Messages to park: all but keyed ones of an ordered sink, which wait by their key."""
+    news: bool = False
+    """Whether it was not known before."""
+
+    @property
+    def works(self) -> bool:
+        return self.delivered > 0 and not self.refused
 
 
 @dataclass(slots=True)
@@ -109,8 +180,8 @@ class Verdict:
     """The claim's token, where what is dead or tried again may have been delivered all the same: it is kept."""
     trouble: str | None = None
     """Why the whole sink is unwell; None: it is not."""
-    unwell: list[tuple[str, str]] = field(default_factory=list)
-    """Single destinations that were well until now, with the reason."""
+    destinations: dict[str, Finding] = field(default_factory=dict)
+    """What is new of single destinations, by name."""
 
     def failed(self) -> list[tuple[int, str]]:
         """Id and reason of the messages whose attempt failed and that are tried again."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from relay.claims.claim import Claim, StuckKey, Verdict
-from relay.claims.verdict import Destinations
+from relay.claims.destinations import Destinations, named
+from relay.claims.verdict import uncounted_wait
 from relay.config.settings import SinkSettings
 from sinks.base import DELIVERED, Delivered, Hold, Message, Outcome, Reject, Retry
 
@@ -15,15 +16,16 @@ def judge_ordered(
     claim: Claim, outcomes: Sequence[Outcome], settings: SinkSettings, destinations: Destinations
 ) -> Verdict:
     """What to write back. After a key's first message that is not delivered, its later ones count as not sent."""
-    if not (claim.waiting or claim.stuck) and all(outcome is DELIVERED for outcome in outcomes):
-        destinations.delays(())
+    found = destinations.findings(claim, outcomes)
+    special = claim.waiting or claim.stuck or found
+    if not special and all(outcome is DELIVERED for outcome in outcomes):
         return Verdict(delivered=list(range(len(outcomes))))
-    judge = _Judge(claim, settings, destinations.delays(outcomes))
+    judge = _Judge(claim, settings, destinations.sole)
+    judge.verdict.destinations = found
     for position, (message, outcome) in enumerate(zip(claim.messages, outcomes, strict=True)):
         judge.message(position, claim.shard_of[position], message, outcome)
     verdict = judge.verdict
     verdict.untried.update(claim.unsent)
-    verdict.unwell.extend(destinations.news())
     verdict.waiting.extend(claim.waiting)
     verdict.progressed = [key for key, done in judge.done.items() if done >= claim.stuck[key]]
     return verdict
@@ -32,7 +34,7 @@ def judge_ordered(
 class _Judge:
     """Goes through one claim's messages in id order."""
 
-    def __init__(self, claim: Claim, settings: SinkSettings, delays: dict[str, float]) -> None:
+    def __init__(self, claim: Claim, settings: SinkSettings, sole: str | None) -> None:
         self.verdict = Verdict()
         self.waits: set[str] = set()
         """Keys that may not go on."""
@@ -42,7 +44,7 @@ class _Judge:
         """Keys whose remaining messages stay ready, to be claimed again."""
         self._claim = claim
         self._settings = settings
-        self._delays = delays
+        self._sole = sole
 
     def message(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
         key = message.key
@@ -52,33 +54,45 @@ class _Judge:
             self._judge(position, shard, message, outcome)
 
     def _judge(self, position: int, shard: int, message: Message, outcome: Outcome) -> None:
-        key = message.key
         match outcome:
             case Delivered(before):
                 self.verdict.delivered.append(position)
                 self.verdict.arrived.extend([message] if before else [])
                 self._done_with(message)
-            case Retry(reason, after):
-                if message.attempts >= (self._claim.max_attempts[position] or self._settings.max_attempts):
-                    self._dead(shard, message, reason)
-                elif key is None:
-                    self.verdict.retry.append((message.id, reason, after))
-                else:
-                    self._stuck(StuckKey(shard, key, message.id, message.attempts, after, reason))
+            case Retry():
+                self._retry(position, shard, message, outcome)
             case Reject(reason):
                 self._dead(shard, message, reason)
-            case Hold(reason, None):
-                self.verdict.trouble = self.verdict.trouble or reason
-                if key is not None:
-                    self._left.add(key)
-            case Hold(reason, destination):
-                delay = self._delays[str(destination)]
-                if key is None:
-                    self.verdict.held.append((delay, reason, [message.id]))
-                else:
-                    self._stuck(StuckKey(shard, key, message.id, 0, delay, reason, counted=False))
+            case Hold():
+                self._hold(shard, message, outcome)
             case _:
                 assert_never(outcome)
+
+    def _retry(self, position: int, shard: int, message: Message, outcome: Retry) -> None:
+        reason = outcome.reason
+        if not outcome.counted:
+            after = uncounted_wait(outcome.after)
+            if message.key is None:
+                self.verdict.held.append((after, reason, [message.id]))
+            else:
+                self._stuck(StuckKey(shard, message.key, message.id, 0, after, reason, counted=False))
+        elif message.attempts >= (self._claim.max_attempts[position] or self._settings.max_attempts):
+            self._dead(shard, message, reason)
+        elif message.key is None:
+            self.verdict.retry.append((message.id, reason, outcome.after))
+        else:
+            self._stuck(StuckKey(shard, message.key, message.id, message.attempts, outcome.after, reason))
+
+    def _hold(self, shard: int, message: Message, outcome: Hold) -> None:
+        reason, name = outcome.reason, outcome.destination
+        if name is None or name == self._sole:
+            self.verdict.trouble = self.verdict.trouble or named(name or "", reason)
+            if message.key is not None:
+                self._left.add(message.key)
+        elif message.key is None:
+            self.verdict.destinations[name].ids.append(message.id)
+        else:
+            self._stuck(StuckKey(shard, message.key, message.id, 0, 0.0, reason, counted=False, destination=name))
 
     def _done_with(self, message: Message) -> None:
         if message.key in self._claim.stuck and message.key is not None:

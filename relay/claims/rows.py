@@ -9,12 +9,23 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from relay.claims.claim import EXHAUSTED, Claim, Unread, Verdict, is_exhausted, message_of, size_of
-from relay.claims.ending import AlreadyEnded, Ending
+from relay.claims.claim import (
+    EXHAUSTED,
+    AlreadyEnded,
+    Claim,
+    Ending,
+    Unread,
+    Verdict,
+    is_exhausted,
+    message_of,
+    size_of,
+)
+from relay.claims.destinations import Destinations
+from relay.claims.parking import write_destinations
 from relay.claims.places import Places, lock_rows
 from relay.claims.scan import Appetite, Scan
 from relay.claims.unread import read
-from relay.claims.verdict import Destinations, judge
+from relay.claims.verdict import judge
 from relay.config.settings import SinkSettings
 from relay.database.connection import Database, us_since_1970
 from relay.statements import statement
@@ -25,20 +36,27 @@ class RowClaims:
     """Claims, judges and settles for one worker of one unordered sink.
 
     Args:
-        scan: shared with the sink's other workers in this process.
+        scan, destinations: shared with the sink's other workers in this process.
 
     Raises:
         DatabaseUnavailable: from `claim`, `settle`, `release`: try again later.
         RelayError: from the same: a person has to do something.
     """
 
-    def __init__(self, database: Database, settings: SinkSettings, worker: str, scan: Scan | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: SinkSettings,
+        worker: str,
+        scan: Scan | None = None,
+        destinations: Destinations | None = None,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._worker = worker
         self._scan = scan or Scan()
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
-        self._destinations = Destinations()
+        self._destinations = destinations or Destinations()
         self._ending = Ending()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
@@ -79,10 +97,11 @@ class RowClaims:
             messages=[message_of(row, unsent) for row in rows],
             places=[row[0] for row in rows],
             max_attempts=[row[11] for row in rows],
-            claimed_us=us_since_1970(rows[0][14]),
+            claimed_us=us_since_1970(rows[0][15]),
             size=size,
             unsent=unsent,
             unread=None if rows[0][13] is None else Unread(rows[0][13]),
+            probes={row[1]: row[14] for row in rows if row[14] is not None},
         )
 
     def read(self, claim: Claim, largest: int) -> None:
@@ -190,3 +209,4 @@ def write_undelivered(
     for delay, reason, ids in verdict.held:
         held = {"delay": delay, "unknown": False, "died": False, "reason": reason, "places": lock(ids)}
         conn.execute(statement("settle/settle_release"), {**where, **held})
+    write_destinations(conn, where, verdict.destinations, lock)

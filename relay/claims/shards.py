@@ -17,9 +17,19 @@ from uuid import UUID, uuid4
 
 import psycopg
 
-from relay.claims.claim import EXHAUSTED, Claim, Unread, Verdict, is_exhausted, message_of, size_of
+from relay.claims.claim import (
+    EXHAUSTED,
+    AlreadyEnded,
+    Claim,
+    Ending,
+    Unread,
+    Verdict,
+    is_exhausted,
+    message_of,
+    size_of,
+)
+from relay.claims.destinations import Destinations
 from relay.claims.edge import Edge
-from relay.claims.ending import AlreadyEnded, Ending
 from relay.claims.order import judge_ordered
 from relay.claims.places import Ids, Places, bits_of, lock_rows
 from relay.claims.reading import Read, Reader
@@ -27,7 +37,6 @@ from relay.claims.rows import write_undelivered
 from relay.claims.scan import Appetite
 from relay.claims.stuck import let_keys_go, stick
 from relay.claims.unread import read
-from relay.claims.verdict import Destinations
 from relay.config.settings import SinkSettings
 from relay.database.connection import Database
 from relay.statements import statement
@@ -42,10 +51,17 @@ class ShardClaims:
     """Claims, judges and settles for one worker of one ordered sink. Raises as `RowClaims` does.
 
     Args:
-        edge: shared with the sink's other workers in this process.
+        edge, destinations: shared with the sink's other workers in this process.
     """
 
-    def __init__(self, database: Database, settings: SinkSettings, worker: str, edge: Edge | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        settings: SinkSettings,
+        worker: str,
+        edge: Edge | None = None,
+        destinations: Destinations | None = None,
+    ) -> None:
         self._database = database
         self._settings = settings
         self._worker = worker
@@ -53,7 +69,7 @@ class ShardClaims:
         self._reader = Reader(settings, self._edge)
         self._connections = 0
         self._appetite = Appetite(settings.batch_messages, settings.batch_bytes)
-        self._destinations = Destinations()
+        self._destinations = destinations or Destinations()
         self._ending = Ending()
 
     def claim(self, limit: int, token: UUID | None = None) -> Claim | None:
@@ -149,6 +165,7 @@ class ShardClaims:
         if size is not None:
             claim = replace(claim, unread=Unread(size, rows[0][15]))
         messages = [message_of(row, claim.unsent) for row in rows]
+        claim.probes.update((row[1], row[16]) for row in rows if row[16] is not None)
         if any(row[12] for row in rows):
             claim.unsent.update((row[1], EXHAUSTED) for row in rows if is_exhausted(row, self._settings.max_attempts))
         plain = size is not None or not (claim.unsent or any(row[15] is not None for row in rows))

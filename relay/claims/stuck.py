@@ -46,6 +46,7 @@ def stick(conn: psycopg.Connection[Any], sink: str, verdict: Verdict, settings: 
         "afters": [key.after for key in verdict.stuck] + [0.0] * len(kept),
         "attempts": [key.attempts for key in verdict.stuck] + [0] * len(kept),
         "reasons": [key.reason for key in verdict.stuck] + [None] * len(kept),
+        "destinations": [key.destination for key in verdict.stuck] + [None] * len(kept),
         "base": settings.backoff.base,
         "max": settings.backoff.max,
     }
@@ -55,20 +56,27 @@ def stick(conn: psycopg.Connection[Any], sink: str, verdict: Verdict, settings: 
 def let_keys_go(conn: psycopg.Connection[Any], sink: str, keys: list[str]) -> None:
     """Let the next waiting messages of stuck keys go, inside a settle's transaction; blocked keys stay."""
     locked = conn.execute(statement("settle/lock_stuck_keys"), {"sink": sink, "keys": keys}).fetchall()
-    _let_go(conn, locked, max(1, LET_GO_MESSAGES // len(keys)))
+    let_go(conn, locked, max(1, LET_GO_MESSAGES // len(keys)))
 
 
 def let_due_keys_go(database: Database, keys: int = LET_GO_MESSAGES) -> int:
     """Give up to so many stuck keys whose time has come another try, with one message each; return how many."""
     with database.transaction() as conn:
         locked = conn.execute(statement("settle/lock_due_keys"), {"keys": keys}).fetchall()
-        _let_go(conn, locked, 1)
+        let_go(conn, locked, 1)
     return len(locked)
 
 
-def _let_go(conn: psycopg.Connection[Any], locked: list[tuple[Any, ...]], messages: int) -> None:
+def let_go(
+    conn: psycopg.Connection[Any], locked: list[tuple[Any, ...]], messages: int, destination: str | None = None
+) -> None:
+    """Let up to so many waiting messages of each locked key (sink, hash) go.
+
+    Args:
+        destination: what they are a probe of.
+    """
     if locked:
         sinks, hashes = (list(column) for column in zip(*locked, strict=True))
         keys = {"sinks": sinks, "hashes": hashes, "messages": messages}
         places = Places(row[0] for row in conn.execute(statement("settle/lock_waiting"), keys, binary=True))
-        conn.execute(statement("settle/let_go"), keys | {"places": places})
+        conn.execute(statement("settle/let_go"), keys | {"places": places, "destination": destination})

@@ -9,7 +9,7 @@ import click
 from relay.commands import Globals
 from relay.commands.common import counted, database_of, print_json
 from relay.commands.parameters import duration
-from relay.commands.sinks_table import TITLES, cells
+from relay.commands.sinks_table import TITLES, age, cells
 from relay.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ def status(
 ) -> None:
     """Show what waits, for each sink.
 
-    --check finds: messages without a route or for a sink that is not configured; an open circuit; more dead messages
-    than --max-dead; a message due for longer than --max-age; messages due while no relay runs; blocked keys; shares
-    that leave buckets out; sinks that no relay serves; a schema that was published, secured or restored in such a way
-    that messages stay or cost more. A paused sink may wait.
+    --check finds: messages without a route or for a sink that is not configured; an open circuit; an unavailable
+    destination; more dead messages than --max-dead; a message due for longer than --max-age; messages due while no
+    relay runs; blocked keys; shares that leave buckets out; sinks that no relay serves; a schema that was published,
+    secured or restored in such a way that messages stay or cost more. A paused sink may wait.
     """
     from relay.admin.findings import find
     from relay.admin.status import read_status
@@ -70,11 +70,20 @@ def _print(now: Status) -> None:
     from relay.tables import print_table
 
     print_table(TITLES, [cells(sink) for sink in now.sinks])
+    for one in now.unavailable:
+        click.echo(
+            f'{one.sink}: destination "{one.name}" is unavailable for {age(one.seconds)}, '
+            f"{counted(one.waiting, 'message')} waiting: {one.reason}"
+        )
     click.echo(f"{counted(now.relays, 'relay')}, {counted(now.unrouted, 'message')} without a route")
 
 
 def _document(now: Status) -> dict[str, Any]:
-    return {"sinks": {sink.name: _facts(sink) for sink in now.sinks}, "unrouted": now.unrouted}
+    sinks = {sink.name: _facts(sink) for sink in now.sinks}
+    for one in now.unavailable:
+        facts = {"reason": one.reason, "seconds": round(one.seconds, 3), "waiting": one.waiting}
+        sinks[one.sink].setdefault("unavailable", {})[one.name] = facts
+    return {"sinks": sinks, "unrouted": now.unrouted}
 
 
 def _facts(sink: SinkStatus) -> dict[str, Any]:

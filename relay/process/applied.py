@@ -40,7 +40,7 @@ class Drain:
     def __init__(self, store: Store, sinks: Sequence[str]) -> None:
         self._store = store
         self._sinks = sinks
-        self._said: set[str] = set()
+        self._said: set[str | tuple[str, str]] = set()
 
     def is_done(self) -> bool:
         try:
@@ -50,6 +50,16 @@ class Drain:
                 if name in self._sinks and known.paused is not None and name not in self._said:
                     self._said.add(name)
                     log.warning("waiting for a paused sink", sink=name, reason=known.paused)
+            for one in self._store.unavailable():
+                if one.sink in self._sinks and one.waiting and (one.sink, one.name) not in self._said:
+                    self._said.add((one.sink, one.name))
+                    log.warning(
+                        "waiting for an unavailable destination",
+                        sink=one.sink,
+                        name=one.name,
+                        waiting=one.waiting,
+                        reason=one.reason,
+                    )
         except DatabaseUnavailable:
             pass
         return False

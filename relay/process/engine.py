@@ -16,20 +16,20 @@ from uuid import UUID
 
 import structlog
 
-from relay.backoff import Backoff
-from relay.claims.answers import batch_of, checked, tidy, where, why, with_unsent
+from relay.claims.answers import batch_of, not_sent, tidy, where, whole, why
 from relay.claims.claim import Claim, LostClaim
+from relay.claims.destinations import Destinations
 from relay.claims.rows import RowClaims
 from relay.claims.shards import ShardClaims
 from relay.config.settings import SinkSettings
 from relay.database.steps import Steps
 from relay.errors import DatabaseUnavailable, RelayError
-from relay.process.circuit import Circuit
+from relay.process.circuit import Circuit, Sender
 from relay.process.leases import Lease, Leases
 from relay.process.stopping import Stopping
 from relay.telemetry.metrics import Metrics
 from relay.telemetry.outcomes import tell
-from sinks.base import Batch, ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
+from sinks.base import ClaimRevoked, Outcome, Retry, Sink, SinkUnavailable
 
 log = structlog.get_logger("relay")
 
@@ -40,6 +40,7 @@ class Engine:
     Args:
         settings: the sink's settings.
         claims: its own way to claim and settle; no other thread uses it.
+        destinations: what is known of the sink's destinations, shared by its workers in this process.
         sink: its own sender.
         renew: gives the sender to go on with before it is opened: another where its secrets have changed.
         circuit: shared by the sink's workers in this process.
@@ -55,6 +56,7 @@ class Engine:
         sink: Sink,
         renew: Callable[[Sink], Sink] | None = None,
         circuit: Circuit,
+        destinations: Destinations,
         leases: Leases,
         stopping: Stopping,
         metrics: Metrics,
@@ -62,14 +64,13 @@ class Engine:
         self.name = settings.name
         self._settings = settings
         self._claims = claims
-        self._sink = sink
-        self._renew = renew
-        self._circuit = circuit
+        self._sender = Sender(settings, sink, circuit, stopping, renew)
+        self._destinations = destinations
+        destinations.of(sink)
         self._leases = leases
         self._stopping = stopping
         self._metrics = metrics
         self._steps = Steps(settings.name, stopping.wait_at_once)
-        self._open = False
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
         self.claimed = 0
@@ -82,18 +83,16 @@ class Engine:
 
     def run_once(self) -> float | None:
         """One round. Returns seconds until another makes sense; None where there was nothing to do."""
-        limit = self._circuit.allowance(self, self._settings.batch_messages)
+        limit = self._sender.allowance()
         if limit == 0:
-            return self._circuit.wait()
-        if not self._open and not self._open_sink():
-            return self._circuit.wait()
+            return self._sender.wait()
         asked_at = time.monotonic()
         try:
             claim = self._steps.take(lambda: self._claim(limit), "claim")
         except RelayError:
             return self._steps.wait()
         if claim is None:
-            self._circuit.worked(self._settings.batch_messages)
+            self._sender.nothing_to_send()
             return None
         self.claimed += 1
         with self._leases.holding(claim, self._settings.lease, asked_at) as lease:
@@ -101,34 +100,15 @@ class Engine:
         return 0.0
 
     def close(self) -> None:
-        self._close_sink()
+        self._sender.close()
         self._claims.close()
-
-    def _open_sink(self) -> bool:
-        try:
-            if self._renew is not None:
-                self._sink = self._renew(self._sink)
-            self._sink.open()
-        except BaseException as error:  # noqa: BLE001 - as in _deliver
-            self._close_sink()
-            self._broken(why(error) if isinstance(error, SinkUnavailable) else f"{why(error)} ({where(error)})")
-            return False
-        self._open = True
-        return True
-
-    def _close_sink(self) -> None:
-        self._open = False
-        try:
-            self._sink.close()
-        except BaseException as error:  # noqa: BLE001 - as in _deliver
-            log.warning("sink did not close", sink=self.name, error=type(error).__name__, where=where(error))
 
     def _claim(self, limit: int) -> Claim | None:
         if self._unheard is not None:
             # The answer to a claim was lost: it may stand, and nobody tried to send what it holds.
             self._claims.abandon(self._unheard)
             self._unheard = None
-        token = self._sink.new_token()
+        token = self._sender.sink.new_token()
         try:
             return self._claims.claim(limit, token)
         except DatabaseUnavailable:
@@ -138,87 +118,61 @@ class Engine:
     def _deliver(self, claim: Claim, lease: Lease) -> None:
         if claim.unread is not None and not self._read(claim):
             return
-        fenced, settled = self._sink.fenced, self._settled
-        batch = batch_of(claim, fenced=fenced, settled=settled, lost=lease.lost, stopping=self._stopping.is_set)
+        decided = not_sent(claim, self._destinations.hold_back(claim), fenced=self._sender.sink.fenced)
+        batch = batch_of(claim, decided, settled=self._settled, lost=lease.lost, stopping=self._stopping.is_set)
         started = time.monotonic()
         try:
-            outcomes, certain = self._send(batch, lease) if batch.messages else ((), True)
+            outcomes, certain = self._sender.send(batch, lease) if batch.messages else ((), True)
         except ClaimRevoked:
             self._lost(claim, "the broker knows a later claim")
             return
         except SinkUnavailable as error:
-            self._close_sink()
-            self._broken(error.reason)
+            self._sender.close()
+            self._sender.broken(error.reason)
             self._release(claim, unknown=error.unknown, reason=error.reason)
             return
         except BaseException as error:  # noqa: BLE001 - a sink may raise anything, and no message may stop the relay
-            self._close_sink()
+            self._sender.close()
             self._crashed(claim, error)
             return
         self._metrics.sent(self.name, time.monotonic() - started)
         if lease.lost() and len(outcomes) < len(batch.messages):
             self._lost(claim, "the lease ran out during the send")
             return
-        outcomes = with_unsent(claim, outcomes, fenced=fenced)
-        self._settle(claim, outcomes, certain, sent=bool(batch.messages))
+        if batch.messages:
+            self._settled.clear()
+        self._settle(claim, whole(claim, outcomes, decided), certain, asked=bool(batch.messages))
 
     def _read(self, claim: Claim) -> bool:
         """Read the data of a message that is claimed without it; False where that failed, and the claim is over."""
-        largest = min(self._settings.message_bytes, self._sink.largest or self._settings.message_bytes)
+        largest = min(self._settings.message_bytes, self._sender.sink.largest or self._settings.message_bytes)
         failed = self._steps.read(claim.messages[0].id, lambda: self._claims.read(claim, largest))
         if failed is None:
             return True
         if failed.guilty and claim.messages[0].kind:
-            self._settle(claim, [Retry(tidy(failed.reason))], True, sent=False)
+            self._settle(claim, [Retry(tidy(failed.reason))], True, asked=False)
         else:
             self._release(claim, unknown=False, reason=failed.reason)
         self._stopping.wait(failed.wait)
         return False
 
-    def _send(self, batch: Batch, lease: Lease) -> tuple[Sequence[Outcome], bool]:
-        """Outcomes, and whether the first answer already was one."""
-        certain = True
-        backoff = Backoff(0.05, 1.0)
-        ask_until = time.monotonic() + self._settings.lease
-        while True:
-            try:
-                if not self._open:
-                    self._sink.open()
-                    self._open = True
-                outcomes = checked(self._sink.send(batch))
-            except SinkUnavailable as error:
-                certain = certain and not error.unknown
-                if certain or not self._sink.fenced:
-                    raise
-                # The broker can say later what became of it, as long as nobody else asks under another token.
-                if lease.lost() or self._stopping.is_set() or time.monotonic() > ask_until:
-                    raise SinkUnavailable(error.reason, unknown=True) from error
-                self._close_sink()
-                self._broken(error.reason)
-                self._stopping.wait(backoff.next())
-                continue
-            self._settled.clear()
-            if len(outcomes) != len(batch.messages) and not lease.lost():
-                raise RelayError(f"sink gave {len(outcomes)} outcomes for {len(batch.messages)} messages")
-            return outcomes, certain
-
-    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool, *, sent: bool) -> None:
+    def _settle(self, claim: Claim, outcomes: Sequence[Outcome], certain: bool, *, asked: bool) -> None:
         verdict = self._claims.judge(claim, outcomes)
         if verdict.trouble is not None:
-            self._broken(verdict.trouble)
-        elif sent:
-            self._worked()
+            self._sender.broken(verdict.trouble, len(verdict.delivered))
+        elif asked:
+            self._sender.worked()
         if not self._insist(lambda: self._claims.settle(claim, verdict)):
             self._lost(claim, "it was gone at the settle")
             return
-        if certain:
+        if certain and asked:
             # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
             self._settled.append(claim.token)
         self._metrics.settled(self.name, verdict)
         tell(self.name, verdict)
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
-        unknown = unknown and self._sink.fenced
+        unknown = unknown and self._sender.sink.fenced
         if not self._insist(lambda: self._claims.release(claim, unknown=unknown, reason=tidy(reason))):
             self._lost(claim, "it was gone at the release")
 
@@ -235,15 +189,6 @@ class Engine:
 
     def _insist(self, write: Callable[[], None]) -> bool:
         return self._steps.insist(write, lost=LostClaim)
-
-    def _worked(self) -> None:
-        if self._circuit.worked(self._settings.batch_messages):
-            log.info("sink works again", sink=self.name)
-
-    def _broken(self, reason: str) -> None:
-        # At a stop a sink may hold back what it did not begin; nobody will probe it any more.
-        if self._circuit.failed(tidy(reason)) and not self._stopping.is_set():
-            log.warning("sink is unwell", sink=self.name, reason=tidy(reason))
 
     def _lost(self, claim: Claim, how: str) -> None:
         self._metrics.lost(self.name)

@@ -15,6 +15,8 @@ from typing import Protocol
 import structlog
 
 from relay.backoff import Backoff
+from relay.claims.destinations import Destinations
+from relay.claims.probing import DestinationWatch
 from relay.claims.stuck import let_due_keys_go
 from relay.database.identities import Identities
 from relay.errors import RelayError
@@ -51,6 +53,7 @@ class Maintenance:
         wake: called when messages became ready.
         is_idle: whether this relay waits for work and can be notified.
         circuits: sinks that are unwell, with the reason.
+        destinations: what is known of those of each sink.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Maintenance:
         wake: Callable[[], None],
         is_idle: Callable[[], bool],
         circuits: Callable[[], Mapping[str, str]],
+        destinations: Mapping[str, Destinations],
         metrics: Metrics,
         stopping: Stopping,
     ) -> None:
@@ -74,6 +78,7 @@ class Maintenance:
         self._is_idle = is_idle
         self._circuits = circuits
         self._metrics = metrics
+        self._watch = DestinationWatch(store.database, destinations, metrics.unavailable)
         self._stopping = stopping
         self._said: tuple[bool, Mapping[str, str], Mapping[str, Said], int] | None = None
         self._said_at = 0.0
@@ -104,10 +109,11 @@ class Maintenance:
         if time.monotonic() >= self._look_at:
             self._roster.look(self._say_alive)
             self._look_at = time.monotonic() + LOOK_S
-        let_go = let_due_keys_go(self._store.database, LET_GO_KEYS)
+        let_go = let_due_keys_go(self._store.database, LET_GO_KEYS) + self._watch.let_go()
         if self._reap() + self._promote() + let_go + self._late_routes.route():
             self._wake()
-        due = self._store.next_due()
+        due, destinations = self._store.next_due()
+        self._watch.note(destinations)
         longest = LONGEST_WAIT_S * random.uniform(0.8, 1.0)
         return longest if due is None else min(max(due, 0.005), longest)
 

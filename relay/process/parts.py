@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from relay.claims.destinations import Destinations
 from relay.claims.edge import Edge
 from relay.claims.rows import RowClaims
 from relay.claims.scan import Scan
@@ -98,6 +99,7 @@ class Parts:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._circuits: dict[str, Circuit] = {}
+        self._destinations: dict[str, Destinations] = {}
         self._served: dict[str, SinkSettings] = {}
         # The random part keeps a restarted container from being taken for its dead predecessor.
         self.worker = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
@@ -128,6 +130,7 @@ class Parts:
             destination: what the sink says of where it delivers.
         """
         self._served[sink.name] = sink
+        self._destinations[sink.name] = Destinations()
         self._circuits[sink.name] = Circuit()
         start = Edge(sink.name, sink.shards) if sink.ordered else Scan()
         stopping = self.stopping.part()
@@ -147,6 +150,7 @@ class Parts:
             wake=wake,
             is_idle=is_idle,
             circuits=self._open_circuits,
+            destinations=self._destinations,
             metrics=self.metrics,
             stopping=self.stopping,
         )
@@ -176,10 +180,17 @@ class Parts:
         database = self.database(f"{sink.name}/{number}")
         engine = Engine(
             sink,
-            claims=new_claims(database, sink, f"{self.worker}:{sink.name}/{number}", start),
+            claims=new_claims(
+                database,
+                sink,
+                f"{self.worker}:{sink.name}/{number}",
+                start,
+                self._destinations[sink.name],
+            ),
             sink=sink.sink_class(sink.config),
             renew=Renewal(settings, sink) if settings.sources.refers_to_file(("sinks", sink.name)) else None,
             circuit=self._circuits[sink.name],
+            destinations=self._destinations[sink.name],
             leases=self.leases,
             stopping=stopping,
             metrics=self.metrics,
@@ -187,13 +198,20 @@ class Parts:
         return Poll(engine, stopping)
 
     def _open_circuits(self) -> Mapping[str, str]:
-        return {name: circuit.reason for name, circuit in list(self._circuits.items()) if circuit.reason is not None}
+        reasons = {
+            name: circuit.reason or self._destinations[name].blocked for name, circuit in list(self._circuits.items())
+        }
+        return {name: reason for name, reason in reasons.items() if reason is not None}
 
 
 def new_claims(
-    database: Database, sink: SinkSettings, worker: str, start: Edge | Scan | None = None
+    database: Database,
+    sink: SinkSettings,
+    worker: str,
+    start: Edge | Scan | None = None,
+    destinations: Destinations | None = None,
 ) -> RowClaims | ShardClaims:
-    """The way to claim that this sink needs. `start`: shared by its workers."""
+    """The way to claim that this sink needs. `start`, `destinations`: shared by its workers."""
     if sink.ordered:
-        return ShardClaims(database, sink, worker, start if isinstance(start, Edge) else None)
-    return RowClaims(database, sink, worker, start if isinstance(start, Scan) else None)
+        return ShardClaims(database, sink, worker, start if isinstance(start, Edge) else None, destinations)
+    return RowClaims(database, sink, worker, start if isinstance(start, Scan) else None, destinations)

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from relay.config.masking import mask_url
 from relay.config.settings import Settings, SinkSettings, reload_sink
 from relay.errors import ConfigError, UsageError
 from relay.process.applied import unfit
@@ -45,9 +46,16 @@ class _Sink:
         self.loops: Loops | None = None
 
     def use(self, settings: SinkSettings) -> None:
-        sender = settings.sink_class(settings.config)
-        self.settings, self.destination, self.broken = settings, sender.fingerprint(), None
-        sender.close()
+        try:
+            sender = settings.sink_class(settings.config)
+            self.settings, self.destination, self.broken = settings, sender.fingerprint(), None
+            sender.close()
+        except Exception as error:  # noqa: BLE001 - of a sink that anybody may have written
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """It cannot be made, though it could be when the configuration was checked."""
+        self.settings, self.broken = None, mask_url(f"{type(error).__name__}: {error}")
 
     def said(self) -> Said:
         if self.loops is not None:
@@ -154,6 +162,7 @@ class Roster:
         wanted = [name for name in settings.shards if not self._only or name in self._only]
         for name in wanted:
             sink = self._sinks.setdefault(name, _Sink(name))
+            self._parts.metrics.begin(name)
             written = settings.sources.tree.get("sinks", {}).get(name)
             if written == sink.written and not sink.broken and name in settings.sinks:
                 continue
@@ -198,8 +207,12 @@ class Roster:
                 # They count; nothing of a configuration with another number is wrong but what it would apply.
                 log.warning("sink has other shards in the database", sink=sink.name, shards=known.shards)
             settings = sink.settings.model_copy(update={"shards": known.shards})
-            sink.loops = self._parts.loops(self._settings, settings, sink.destination or "")
-            sink.loops.start()
+            try:
+                sink.loops = self._parts.loops(self._settings, settings, sink.destination or "")
+            except Exception as error:  # noqa: BLE001 - as in `use`
+                sink.fail(error)
+            else:
+                sink.loops.start()
         elif sink.loops is None and sink.name not in self._settings.shards:
             del self._sinks[sink.name]
 

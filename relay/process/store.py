@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
+from relay.claims.parking import KnownDestination, Unavailable, count_waiting
 from relay.claims.places import lock_rows
 from relay.database.connection import Database
 from relay.statements import statement
@@ -92,10 +94,10 @@ class Store:
         """Make up to so many scheduled messages ready whose time has come; return how many."""
         return self.database.run(statement("process/promote"), {"messages": messages})
 
-    def next_due(self) -> float | None:
-        """Seconds until the next scheduled message is due; None where there is none."""
-        seconds: float | None = self.database.query(statement("process/next_due"))[0][0]
-        return seconds
+    def next_due(self) -> tuple[float | None, list[KnownDestination]]:
+        """Seconds until something is due that maintenance lets go, None where nothing is; unavailable destinations."""
+        seconds, destinations = self.database.query(statement("process/next_due"))[0]
+        return seconds, [KnownDestination(*row) for row in json.loads(destinations or "[]")]
 
     def say_alive(self, presence: Presence) -> dict[str, float]:
         """Show this relay to `status`, to other relays and, while it is idle, to writers; return since when each of its
@@ -116,6 +118,10 @@ class Store:
 
     def say_goodbye(self, worker: str) -> None:
         self.database.run(statement("process/say_goodbye"), {"worker": worker})
+
+    def unavailable(self) -> list[Unavailable]:
+        """Destinations that messages wait for, up to a number of both."""
+        return count_waiting(self.database)
 
     def is_drained(self, sinks: Sequence[str]) -> bool:
         """True where nothing of these sinks is due or claimed."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from relay.claims.claim import Verdict
+from relay.claims.parking import Unavailable
+
+OUTCOMES = ("delivered", "retried", "held", "dead")
 
 
 class Metrics:
@@ -27,11 +32,40 @@ class Metrics:
             "relay_notify_queue_usage", "Part of the notification queue that is in use.", registry=self.registry
         )
 
+        self._held = Gauge(
+            "relay_destination_waiting_messages",
+            "Messages that wait for an unavailable destination.",
+            ["sink", "destination", "reason"],
+            registry=self.registry,
+        )
+        self._held_for = Gauge(
+            "relay_destination_unavailable_seconds",
+            "Since when it is unavailable.",
+            ["sink", "destination"],
+            registry=self.registry,
+        )
+
+    def begin(self, sink: str) -> None:
+        """A sink has its series from now on, whatever becomes of it."""
+        for outcome in OUTCOMES:
+            self._messages.labels(sink, outcome)
+        for metric in (self._lost, self._reaped, self._send):
+            metric.labels(sink)
+
+    def unavailable(self, destinations: Iterable[Unavailable]) -> None:
+        """Replace the figures of destinations by these."""
+        self._held.clear()
+        self._held_for.clear()
+        for one in destinations:
+            self._held.labels(one.sink, one.name, one.reason).set(one.waiting)
+            self._held_for.labels(one.sink, one.name).set(one.seconds)
+
     def sent(self, sink: str, seconds: float) -> None:
         self._send.labels(sink).observe(seconds)
 
     def settled(self, sink: str, verdict: Verdict) -> None:
         held = sum(len(ids) for _, _, ids in verdict.held) + sum(not key.counted for key in verdict.stuck)
+        held += sum(len(finding.ids) for finding in verdict.destinations.values())
         counts = {
             "delivered": len(verdict.delivered) - len(verdict.arrived),
             "arrived_before": len(verdict.arrived),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import structlog
 
-from relay.claims.answers import tidy
 from relay.claims.claim import Verdict
 
 log = structlog.get_logger("relay")
@@ -14,11 +13,12 @@ def tell(sink: str, verdict: Verdict) -> None:
     """One line for each dead message, and one for all others that are not simply delivered."""
     for message_id, reason in verdict.dead:
         log.warning("message is dead", sink=sink, id=message_id, reason=reason)
-    for destination, reason in verdict.unwell[:1]:
-        # Who is behind it sees no open circuit and no dead message, only that they wait.
-        log.warning(
-            "destination is unwell", sink=sink, name=tidy(destination), count=len(verdict.unwell), reason=reason
-        )
+    for name, finding in verdict.destinations.items():
+        if finding.news and finding.works:
+            log.info("destination works again", sink=sink, name=name)
+        elif finding.news and finding.parked:
+            # Who is behind it sees no open circuit and no dead message, only that they wait.
+            log.warning("destination is unavailable", sink=sink, name=name, reason=finding.reason)
     for message in verdict.arrived[:1]:
         log.info("had arrived before, not sent again", sink=sink, count=len(verdict.arrived), first_id=message.id)
     failed = verdict.failed()

@@ -10,7 +10,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from sinks.base import SinkConfig
+from sinks.base import SinkConfig, check_files
 from sinks.redis.url import Address, Place
 
 SENTINEL_S: Final = 1.0
@@ -59,6 +59,7 @@ def _checked(make: Callable[[], redis.ConnectionPool]) -> redis.ConnectionPool:
         pool.connection_class(**pool.connection_kwargs)
     except (TypeError, ValueError, redis.RedisError) as error:
         raise ValueError(f"options that redis-py knows, in client or in the URL ({error})") from None
+    check_files(pool.connection_kwargs, ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile"))
     return pool
 
 

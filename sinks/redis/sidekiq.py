@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from sinks.base import Batch, Message
 from sinks.redis.connection import bulk
 from sinks.redis.fence import RedisOptions, RedisSink
-from sinks.redis.plan import Command, Push, check_size
-from sinks.redis.sidekiq_job import JobWriter, attributes, scheduled_at
+from sinks.redis.plan import Command, Push, Unsendable, check_size
+from sinks.redis.sidekiq_job import QUEUE_NAMES, JobWriter, attributes, is_queue_name, scheduled_at
 from sinks.redis.url import SidekiqUrl
 from sinks.template import Template
+
+
+def _possible(queue: Template) -> Template:
+    if not all(map(is_queue_name, queue.literals)):
+        raise ValueError(QUEUE_NAMES)
+    return queue
 
 
 def _not_below_zero(retry: Any) -> Any:
@@ -27,7 +33,7 @@ class SidekiqOptions(RedisOptions):
 
     url: SidekiqUrl
     """One server or Sentinel: Sidekiq's keys are in different slots, so it does not work on a cluster."""
-    queue: Template = Template("{header.queue:default}")
+    queue: Annotated[Template, AfterValidator(_possible)] = Template("{header.queue:default}")
     """The queue's name; a `queue` in the message's header `sidekiq` comes first."""
     namespace: str | None = Field(default=None, min_length=1)
     """Prefix of every key, as the redis-namespace gem made it for Sidekiq up to 6."""
@@ -62,6 +68,8 @@ class SidekiqSink(RedisSink):
             asked = attributes(message.headers)
             at = scheduled_at(message.headers, claimed_us)
             queue = asked.get("queue") or options.queue.render(message, sink)
+            if queue not in queues and not is_queue_name(queue):
+                raise Unsendable(f'"{options.queue}" gives a name that is refused; expected {QUEUE_NAMES}')
             job = jobs.write(message, queue, asked, scheduled=at is not None)
             check_size(job, largest)
             if at is not None:

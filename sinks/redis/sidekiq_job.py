@@ -6,7 +6,9 @@ milliseconds, still reads a float as seconds. Arguments are spliced in as text, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sinks.base import Message
@@ -18,6 +20,25 @@ ACTIVE_JOB_CLASS: Final = "ActiveJob::QueueAdapters::SidekiqAdapter::JobWrapper"
 
 OURS: Final = frozenset({"class", "wrapped", "args", "jid", "created_at", "enqueued_at", "at"})
 """Attributes that header `sidekiq` cannot change."""
+
+FAILURES: Final = frozenset(
+    {"retry_count", "failed_at", "retried_at", "error_message", "error_class", "error_backtrace", "discarded_at"}
+)
+"""Attributes of a job that failed before; of another type than Sidekiq's they break its retry and the Web UI."""
+
+QUEUE_NAMES: Final = (
+    "a queue's name of ASCII letters, digits and _ : . - only (Sidekiq's Web UI has no page for others)"
+)
+_QUEUE_NAME: Final = re.compile(r"[a-zA-Z_:.\-0-9]+")
+_LOG_LEVELS: Final = frozenset({"debug", "info", "warn", "error", "fatal"})
+
+DEEPEST: Final = 100
+"""Levels of arrays and objects in the JSON that Ruby's library reads and writes (`max_nesting`)."""
+_NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NUMBER: Final = re.compile(rb"\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)")
+"""One that becomes a Float."""
+_LARGE: Final = re.compile(rb"\d[eE]\+?\d{3}|\d{300}")
 
 _JOB: Final = b'%b,"jid":"%b","created_at":%b%b,"args":%b}'
 _JOB_DATA: Final = (
@@ -31,21 +52,74 @@ def seconds(microseconds: int) -> bytes:
     return b"%d.%06d" % divmod(microseconds, 1_000_000)
 
 
+def is_queue_name(name: str) -> bool:
+    """Whether Sidekiq's Web UI has a page for a queue of this name."""
+    return bool(_QUEUE_NAME.fullmatch(name))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_queue(value: Any) -> bool:
+    return isinstance(value, str) and is_queue_name(value)
+
+
+RULES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "queue": (_is_queue, QUEUE_NAMES),
+    "retry_queue": (_is_queue, QUEUE_NAMES),
+    "retry": (
+        lambda value: isinstance(value, bool) or (_is_int(value) and value >= 0),
+        "true, false or a whole number",
+    ),
+    "retry_for": (lambda value: _is_number(value) and 0 <= value <= 1_000_000_000, "seconds, up to 1000000000"),
+    "tags": (lambda value: isinstance(value, list) and all(map(_is_text, value)), "an array of texts"),
+    "log_level": (
+        lambda value: value in _LOG_LEVELS if isinstance(value, str) else _is_int(value) and 0 <= value <= 4,
+        "debug, info, warn, error, fatal, or a number from 0 to 4",
+    ),
+    "backtrace": (lambda value: isinstance(value, bool) or _is_int(value), "true, false or a number of lines"),
+    "dead": (lambda value: isinstance(value, bool), "true or false"),
+    "display_class": (_is_text, "a text"),
+    "locale": (_is_text, "a text"),
+    "bid": (_is_text, "a text"),
+    "cattr": (lambda value: isinstance(value, (dict, list)), "an object or an array"),
+    "profile": (_is_text, "a text"),
+}
+"""What Sidekiq's client and server take, by attribute: what the client would raise `ArgumentError` for, and what would
+break the job's retry, its log or the pages of the Web UI. null is as if it were not there. Others are not looked at."""
+
+
 def attributes(headers: Mapping[str, Any]) -> dict[str, Any]:
     """What header `sidekiq` asks for: `retry`, `queue`, `tags`, …
 
     Raises:
-        Unsendable: it is not an object, or its queue is not a name.
+        Unsendable: it is not an object, or Sidekiq would not take an attribute.
     """
     asked = headers.get("sidekiq")
     if asked is None:
         return {}
     if not isinstance(asked, Mapping):
         raise Unsendable('header "sidekiq" must be an object of job attributes')
-    queue = asked.get("queue", "default")
-    if not isinstance(queue, str) or not queue:
-        raise Unsendable('"queue" in header "sidekiq" must be a name')
-    return {name: value for name, value in asked.items() if name not in OURS}
+    for name, value in asked.items():
+        if name in RULES and value is not None and not RULES[name][0](value):
+            raise Unsendable(f'"{name}" in header "sidekiq": expected {RULES[name][1]}')
+        if name in FAILURES:
+            raise Unsendable(
+                f'"{name}" in header "sidekiq": expected nothing, as Sidekiq itself writes it at a failure'
+            )
+    found = {name: value for name, value in asked.items() if name not in OURS}
+    if _is_number(found.get("retry_for")):
+        found["retry_for"] = int(found["retry_for"])  # as its client does
+    return found
 
 
 def scheduled_at(headers: Mapping[str, Any], claimed_us: int) -> float | None:
@@ -84,6 +158,7 @@ class JobWriter:
             if not asked:
                 self._starts[message.kind, queue] = start
         arguments = _arguments(message)
+        _check_readable(arguments, DEEPEST - (3 if self._active_job else 1))
         if self._active_job:
             arguments = b"[%b]" % self._job_data(message, queue, arguments)
         jid = message.message_id.hex[:24].encode()
@@ -98,6 +173,26 @@ class JobWriter:
         """As `ActiveJob::Core#serialize` writes it; locale and time zone are the worker's own defaults."""
         job_class, job_id = json_text(message.kind).encode(), str(message.message_id).encode()
         return _JOB_DATA % (job_class, job_id, json_text(queue).encode(), arguments, self._enqueued_text)
+
+
+def _check_readable(text: bytes, deepest: int) -> None:
+    """
+    Raises:
+        Unsendable: Ruby's JSON library would not write these arguments: its client refuses them, and a worker that
+            reads them all the same could not write them back for a retry.
+    """
+    deep = text.count(b"[") + text.count(b"{") > deepest
+    if not deep and not _LARGE.search(text):
+        return
+    bare = _STRING.sub(b"", text)
+    depth = most = 0
+    for bracket in bare.translate(None, _NO_BRACKETS) if deep else b"":
+        depth += 1 if bracket in b"[{" else -1
+        most = max(most, depth)
+    if most > deepest:
+        raise Unsendable(f"arguments {most} levels deep; a job holds at most {deepest}, as Ruby reads JSON")
+    if any(math.isinf(float(number)) for number in _NUMBER.findall(bare)):
+        raise Unsendable("a number in the arguments is larger than any Float of Ruby")
 
 
 def _arguments(message: Message) -> bytes:

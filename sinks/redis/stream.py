@@ -14,8 +14,9 @@ With an envelope, payload and headers are the envelope's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sinks.base import Batch, Message, SinkConfig
 from sinks.envelopes.cloudevents import StructuredOptions, structured
@@ -30,6 +31,19 @@ from sinks.wire import header_text, rfc3339
 _MESSAGE_ID, _KIND, _KEY, _CREATED_AT, _PAYLOAD = map(bulk, ("message_id", "kind", "key", "created_at", "payload"))
 
 
+_RESERVED: Final = frozenset({"queues", "schedule", "retry", "dead", "processes"})
+_RESERVED_PREFIXES: Final = ("queue:", "stat:", "outbox-relay:")
+NAMES: Final = (
+    "a stream's name without control characters, which is not Sidekiq's own (queues, queue:…, schedule, retry, dead, "
+    "processes, stat:…) nor outbox-relay:…"
+)
+
+
+def is_stream_name(name: str) -> bool:
+    """Whether a stream may be called so: it must not take the place of another program's keys, or of our own."""
+    return name not in _RESERVED and not name.startswith(_RESERVED_PREFIXES) and name.isprintable()
+
+
 class RedisStreamOptions(RedisOptions, StructuredOptions):
     """Configuration keys of `type = "redis-stream"`."""
 
@@ -37,6 +51,15 @@ class RedisStreamOptions(RedisOptions, StructuredOptions):
     """The stream's key."""
     maxlen: int | None = Field(default=None, ge=1)
     """About how many entries a stream keeps (`MAXLEN ~`), read or not. None: all of them."""
+
+    @field_validator("stream")
+    @classmethod
+    def _possible(cls, stream: Template) -> Template:
+        # Of a template only its beginning and its control characters are known before there is a message.
+        known = stream.constant or stream.text
+        if not is_stream_name(known):
+            raise ValueError(NAMES)
+        return stream
 
 
 class RedisStreamSink(RedisSink):
@@ -46,6 +69,8 @@ class RedisStreamSink(RedisSink):
 
     def __init__(self, config: SinkConfig) -> None:
         super().__init__(config)
+        if config.options.stream.text == "{sink}" and not is_stream_name(config.name):
+            raise ValueError(f"{NAMES}; here the sink's name is the stream's")
         self._envelope = structured(config)
 
     def fingerprint(self) -> str:
@@ -70,6 +95,8 @@ class RedisStreamSink(RedisSink):
                 message = envelope.wrap(message).as_message(message)
             command = commands.get(stream)
             if command is None:
+                if not is_stream_name(stream):
+                    raise Unsendable(f'"{options.stream}" gives a name that is refused; expected {NAMES}')
                 command = commands[stream] = _xadd(stream, options.maxlen)
             headers = [header_text(value).encode() for value in message.headers.values()]
             for part in (message.data, *headers):

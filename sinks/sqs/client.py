@@ -21,7 +21,7 @@ from botocore.config import Config
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
-from sinks.base import BadClient, SinkConfig
+from sinks.base import BadClient, SinkConfig, check_files
 from sinks.sqs.errors import Cause, NotSent, Refused, Unanswered, describe
 
 LARGEST_MESSAGE: Final = 2**20
@@ -180,6 +180,7 @@ def check_options(config: SinkConfig) -> None:
         _config(config, config.client.get("config"))
     except (TypeError, boto.BotoCoreError) as error:
         raise BadClient({"config": f"what botocore's Config takes: {error}"}) from error
+    check_files(config.client, ["verify"])
 
 
 @contextmanager

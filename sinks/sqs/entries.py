@@ -115,7 +115,7 @@ class EntryMaker:
             Unfit, BadEnvelope: it can never be sent.
             NotYet: it must not be sent yet.
         """
-        queue = self._queue_of(message)
+        queue = self.queue_of(message)
         fifo = queue.endswith(".fifo")
         content = message if self._envelope is None else self._envelope.wrap(message).as_message(message)
         body, encoded = _body(content)
@@ -135,7 +135,11 @@ class EntryMaker:
             lane = f"{queue} {group}"
         return Entry(position, queue, lane, _length(body) + size, fields)
 
-    def _queue_of(self, message: Message) -> str:
+    def queue_of(self, message: Message) -> str:
+        """
+        Raises:
+            Unfit: the template gives no queue.
+        """
         try:
             queue = self._queue.render(message, self._sink)
         except TemplateError as error:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
 
-from sinks.base import Batch, Outcome, Sink, SinkConfig, SinkUnavailable
+from sinks.base import Batch, Message, Outcome, Sink, SinkConfig, SinkUnavailable
 from sinks.envelopes.cloudevents import StructuredOptions, structured
 from sinks.sqs.client import Sender, SqsClient, check_options
 from sinks.sqs.crt import CrtSender
@@ -77,6 +77,14 @@ class SqsSink(Sink):
     def fingerprint(self) -> str:
         endpoint = urlsplit(str(self.config.client.get("endpoint_url", ""))).netloc.rpartition("@")[2]
         return f"sqs {endpoint or self.config.options.region or ''} queue {self.config.options.queue}"
+
+    @property
+    def sole_destination(self) -> str | None:
+        queue: Template = self.config.options.queue
+        return queue.constant
+
+    def destination(self, message: Message) -> str | None:
+        return self._maker.queue_of(message)
 
     def open(self) -> None:
         self._open()

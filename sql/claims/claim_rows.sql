@@ -42,7 +42,7 @@ with picked as materialized (
             case when (select unread from picked) is null then o.body end,
             case when (select unread from picked) is null then o.headers end,
             o.message_id, nullif(o.attempts, 1), o.created_at, o.prior_tokens, o.max_attempts, o.deaths,
-            (select unread from picked)
+            (select unread from picked), o.destination
 ), claim as (
   insert into relay.claims (token, sink, worker, claimed_at, locked_until, ids)
   select %(token)s, %(sink)s, %(worker)s, clock_timestamp(),

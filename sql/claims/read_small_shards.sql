@@ -9,7 +9,7 @@ select o.*
  cross join lateral (
        select null::tid, null::bigint, null::text, null::text, null::json, null::bytea, null::jsonb, null::uuid,
               null::integer, null::timestamptz, null::uuid[], null::integer, null::smallint, null::bigint, slice.shard,
-              null::bigint
+              null::bigint, null::text
        union all
        (select r.ctid, r.id, r.kind, case when size.fits then r.key end,
                case when size.fits then r.payload end,
@@ -20,7 +20,8 @@ select o.*
                case when exists (select from relay.stuck_keys k where k.sink = %(sink)s) and r.key is not null
                      and (cardinality(stuck.hashes) = 17 or relay.hash_of(r.key, null) = any(stuck.hashes))
                     then (select k.upto from relay.stuck_keys k
-                           where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end
+                           where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end,
+               null
           from relay.outbox r
          cross join lateral (
                select case when r.deaths >= 2 or octet_length(r.key) > %(part)s::integer then false

@@ -38,8 +38,8 @@ begin
     loop
       execute pg_catalog.format('grant %s on %s to relay_worker', v_rights, v_table);
     end loop;
-    grant execute on function relay.hash_of, relay.set_identities, relay.routes_digest, relay.advance_ids, relay.remember,
-                              relay.add_token
+    grant execute on function relay.hash_of, relay.set_identities, relay.publications, relay.routes_digest, relay.advance_ids,
+                              relay.remember, relay.add_token
        to relay_worker;
   end if;
   grant usage on sequence relay.outbox_id_seq to public;

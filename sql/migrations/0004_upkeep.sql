@@ -8,6 +8,36 @@ alter table relay.claims add constraint claims_by_token primary key (token);
 -- Without an identity PostgreSQL refuses updates and deletes of a published table that has no key, and of one with a key
 -- where the publication has a row filter. "Full" makes it take them; but at wal_level = logical it writes the whole old
 -- row to WAL with each of them, so a table has it only while a publication needs it.
+create function relay.publications()
+returns table (publication text, published oid, is_filtered boolean, columns smallint[])
+language plpgsql stable set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if current_setting('server_version_num')::integer < 150000 then
+    return query
+      select p.pubname::text, c.oid, false, null::smallint[]
+        from pg_publication p
+        join pg_class c on c.relnamespace = 'relay'::regnamespace and c.relkind = 'r'
+       where (p.pubupdate or p.pubdelete)
+         and (p.puballtables
+              or exists (select from pg_publication_rel t where t.prpubid = p.oid and t.prrelid = c.oid));
+  else
+    return query
+      select p.pubname::text, c.oid, t.prqual is not null, t.prattrs::smallint[]
+        from pg_publication p
+        join pg_class c on c.relnamespace = 'relay'::regnamespace and c.relkind = 'r'
+        left join pg_publication_rel t on t.prpubid = p.oid and t.prrelid = c.oid
+       where (p.pubupdate or p.pubdelete)
+         and (p.puballtables or t.oid is not null
+              or exists (select from pg_publication_namespace n
+                          where n.pnpubid = p.oid and n.pnnspid = c.relnamespace));
+  end if;
+end
+$$;
+comment on function relay.publications is
+  'Tables of the schema whose updates or deletes are published; with their row filter and columns, from PostgreSQL 15 on.';
+revoke execute on function relay.publications() from public;
+
 create view relay.identities as
   select c.relname::text as name,
          c.relreplident = 'f' as is_full,
@@ -17,19 +47,15 @@ create view relay.identities as
     from pg_catalog.pg_class c
     left join pg_catalog.pg_index key on key.indrelid = c.oid and key.indisprimary
    cross join lateral (
-         select pg_catalog.string_agg(p.pubname::text, ', ' order by p.pubname) as by,
-                pg_catalog.bool_or(key.indexrelid is null or t.prqual is not null) as needs_full,
+         select pg_catalog.string_agg(p.publication, ', ' order by p.publication) as by,
+                pg_catalog.bool_or(key.indexrelid is null or p.is_filtered) as needs_full,
                 -- No identity helps where the columns of the table, or of its key, are not all published.
-                pg_catalog.string_agg(p.pubname::text, ', ' order by p.pubname) filter (
-                  where t.prattrs is not null
-                    and not coalesce(t.prqual is null and key.indkey::int2[] operator(pg_catalog.<@) t.prattrs::int2[],
-                                     false)) as refused_by
-           from pg_catalog.pg_publication p
-           left join pg_catalog.pg_publication_rel t on t.prpubid = p.oid and t.prrelid = c.oid
-          where (p.pubupdate or p.pubdelete)
-            and (p.puballtables or t.oid is not null
-                 or exists (select from pg_catalog.pg_publication_namespace n
-                             where n.pnpubid = p.oid and n.pnnspid = c.relnamespace))) published
+                pg_catalog.string_agg(p.publication, ', ' order by p.publication) filter (
+                  where p.columns is not null
+                    and not coalesce(not p.is_filtered
+                                     and key.indkey::pg_catalog.int2[] operator(pg_catalog.<@) p.columns, false)) as refused_by
+           from relay.publications() p
+          where p.published = c.oid) published
    where c.relnamespace = 'relay'::pg_catalog.regnamespace and c.relkind = 'r';
 comment on view relay.identities is 'Which tables of the schema are published, and what identity their rows have.';
 comment on column relay.identities.name is 'Table.';
@@ -144,7 +170,8 @@ do $$
 begin
   if exists (select from pg_roles where rolname = 'relay_worker') then
     grant select on relay.identities, relay.restored to relay_worker;
-    grant execute on function relay.set_identities(boolean), relay.routes_digest(), relay.advance_ids() to relay_worker;
+    grant execute on function relay.set_identities(boolean), relay.publications(), relay.routes_digest(),
+                              relay.advance_ids() to relay_worker;
   end if;
 end
 $$;

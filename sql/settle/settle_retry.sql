@@ -3,6 +3,7 @@
 -- Where they may have been delivered all the same, the claim's token is kept.
 update relay.outbox
    set claim_token = null,
+       destination = null,
        attempts = least(attempts, 2147483647 - %(uncounted)s) + %(uncounted)s,
        run_at = clock_timestamp() + make_interval(secs =>
          greatest((%(afters)s::float8[])[array_position(%(ids)s::bigint[], id)],

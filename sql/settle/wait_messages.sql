@@ -1,6 +1,7 @@
 -- Messages that wait for an earlier one of their key, and that one itself, leave the ready index.
 update relay.outbox
    set run_at = 'infinity',
+       destination = null,
        attempts = least(attempts, 2147483646) + (%(counts)s::integer[])[array_position(%(ids)s::bigint[], id)],
        prior_tokens = relay.add_token(prior_tokens, (%(kept)s::uuid[])[array_position(%(ids)s::bigint[], id)]),
        past_errors = relay.remember(past_errors, last_error,

@@ -19,7 +19,7 @@ QUIET = {
     "dead": 0,
     "oldest_due_seconds": None,
     "paused": None,
-    "circuit": "closed",
+    "circuit": "unknown",
 }
 
 SEEN = "insert into relay.relays (worker, seen_at, circuits) values (%s, clock_timestamp() - %s::interval, %s)"

@@ -112,16 +112,14 @@ def test_stops_when_it_has_hardly_started(docker: Engine, relay_image: str, memo
 
 def test_becomes_healthy_and_unhealthy(docker: Engine, relay_image: str, memory_outbox: Outbox) -> None:
     port = free_port()
-    (check,) = json.loads(docker("image", "inspect", "-f", "{{json .Config.Healthcheck.Test}}", relay_image))[3:]
-    options = ["--health-interval", "1s", "--health-retries", "1", "--health-cmd"]
-    options.append(f'python -c "{check}"'.replace(":8080", f":{port}"))
+    options = ["--health-interval", "1s", "--health-retries", "1", "--env", f"HEALTH_PORT={port}"]
 
     def health() -> str:
         return docker("inspect", "-f", "{{.State.Health.Status}}", name)
 
     # `docker kill` reaches the first process only, which is not the relay.
     its_process = "$(cut -d ' ' -f 1 /proc/1/task/1/children)"
-    with running(docker, relay_image, memory_outbox, *options, command=run_command(port)) as name:
+    with running(docker, relay_image, memory_outbox, *options) as name:
         wait_until(lambda: health() == "healthy", timeout=60, interval=0.5, what="it being healthy")
         docker("exec", name, "sh", "-c", f"kill -STOP {its_process}")
         wait_until(lambda: health() == "unhealthy", timeout=60, interval=0.5, what="it being unhealthy")

@@ -14,7 +14,6 @@ from pathlib import Path
 import psycopg
 import pytest
 import redis
-from psycopg.conninfo import conninfo_to_dict
 
 from tests.command import Command
 from tests.redis_sinks import entries
@@ -63,7 +62,6 @@ def test_from_nothing_to_a_delivered_message(
     for _, *args in STEPS:
         relay(*args, **env)
     with psycopg.connect(database_url, autocommit=True) as conn:
-        conn.execute("create table orders (id bigint primary key, total numeric)")
         with running(relay, env):
             conn.execute(BLOCKS["sql"].encode())
             run_python(BLOCKS["python"], database_url, tmp_path)
@@ -87,12 +85,10 @@ def test_from_nothing_to_a_delivered_message(
 def run_python(text: str, database_url: str, folder: Path) -> None:
     script = folder / "example.py"
     script.write_text(text)
-    info = conninfo_to_dict(database_url)
-    place = {"PGHOST": info["host"], "PGPORT": info["port"], "PGUSER": info["user"], "PGDATABASE": info["dbname"]}
     done = subprocess.run(
         [sys.executable, "-W", "error", script],
         cwd=folder,
-        env={name: str(value) for name, value in place.items()},
+        env={"RELAY_DATABASE_URL": database_url},
         capture_output=True,
         text=True,
         timeout=60,

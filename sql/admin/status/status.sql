@@ -36,9 +36,9 @@ select names.name,
                 order by o.id
                 limit 1000 / greatest(names.shards, 1) + 1) first),
        names.paused_reason,
-       (select min(r.circuits ->> names.name) from relay.relays r
-         where r.seen_at > clock_timestamp() - interval '30 seconds'),
-       names.known
+       (select min(r.circuits ->> names.name) from relay.live_relays r),
+       names.known,
+       exists (select from relay.live_relays r where r.sinks is null or r.sinks ? names.name)
   from names
   left join ready on ready.sink = names.name
   left join scheduled on scheduled.sink = names.name

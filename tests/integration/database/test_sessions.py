@@ -8,8 +8,8 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from relay.claims.unreadable import headers_of
 from relay.database.connection import Database
+from relay.database.unreadable import headers_of
 from relay.errors import DatabaseUnavailable
 from sinks.wire import header_text
 from tests.servers.base import wait_until

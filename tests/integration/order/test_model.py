@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from relay.admin.dead import requeue
 from relay.claims import edge
 from relay.claims.claim import Claim, LostClaim
+from relay.claims.parking import let_due_destinations_go
 from relay.claims.shards import ShardClaims
 from relay.claims.stuck import let_due_keys_go
 from relay.database.connection import Database
@@ -82,7 +83,7 @@ class OrderMachine(RuleBasedStateMachine):
         self.written: list[list[int]] = [[] for _ in self.writers]
         self.committed: set[int] = set()
         self.delivered: set[int] = set()
-        self.query("truncate relay.outbox, relay.claims, relay.stuck_keys, relay.dead")
+        self.query("truncate relay.outbox, relay.claims, relay.stuck_keys, relay.destinations, relay.dead")
 
     def query(self, text: str, *parameters: Any) -> list[tuple[Any, ...]]:
         cursor = self.reader.execute(text.encode(), parameters or None)
@@ -203,7 +204,7 @@ class OrderMachine(RuleBasedStateMachine):
 
     # Upkeep and time
 
-    @rule(what=st.sampled_from(["promote", "let go"]), many=st.booleans())
+    @rule(what=st.sampled_from(["promote", "let go", "probe"]), many=st.booleans())
     def upkeep(self, what: str, many: bool) -> None:
         number = 100 if many else 1
         while self.store.reap():
@@ -211,6 +212,9 @@ class OrderMachine(RuleBasedStateMachine):
         if what == "promote":
             self.query("update relay.outbox set run_at = now() where run_at > now() and run_at < 'infinity'")
             self.store.promote(number)
+        elif what == "probe":
+            self.query("update relay.destinations set retry_at = now()")
+            let_due_destinations_go(self.store.database, number)
         else:
             self.query("update relay.stuck_keys set retry_at = now() where retry_at is not null")
             let_due_keys_go(self.store.database, number)
@@ -236,7 +240,13 @@ class OrderMachine(RuleBasedStateMachine):
         assert not self.query(
             "select 1 from relay.outbox o left join relay.stuck_keys k"
             "    on k.sink = o.sink and k.key_hash = relay.hash_of(o.key, null)"
-            " where o.run_at = 'infinity' and (k.key is null or o.id <= k.upto)"
+            " where o.run_at = 'infinity' and o.destination is null and (k.key is null or o.id <= k.upto)"
+        )
+        assert not self.query(
+            "select 1 from (select sink, destination from relay.outbox where run_at = 'infinity'"
+            "                union all select sink, destination from relay.stuck_keys) waits"
+            " where destination is not null"
+            "   and (sink, destination) not in (select sink, destination from relay.destinations)"
         )
         assert not self.query("select 1 from relay.outbox where claim_token is not null")
 
@@ -249,7 +259,7 @@ class OrderMachine(RuleBasedStateMachine):
         self.query("update relay.claims set locked_until = now() - interval '1 s'")
         for _ in range(200):
             self.person("release")
-            for what in ("promote", "let go"):
+            for what in ("promote", "let go", "probe"):
                 self.upkeep(what, many=True)
             for number in range(len(self.workers)):
                 self.work_through(number, 8, [DELIVERED] * 8)
@@ -265,6 +275,7 @@ STATE = """
   select 'outbox', o::text from relay.outbox o
    union all select 'claims', c::text from relay.claims c
    union all select 'stuck', k::text from relay.stuck_keys k
+   union all select 'destinations', d::text from relay.destinations d
    order by 1, 2
 """
 

@@ -279,7 +279,18 @@ def test_denied_stream_holds_its_own_messages_only(cluster: Cluster) -> None:
 
 
 def test_user_with_as_few_rights_as_the_docs_say(cluster: Cluster) -> None:
-    commands = ["+evalsha", "+eval", "+get", "+set", "+del", "+expire", "+ping", "+xadd", "+cluster|slots"]
+    commands = [
+        "+evalsha",
+        "+eval",
+        "+get",
+        "+set",
+        "+del",
+        "+expire",
+        "+ping",
+        "+xadd",
+        "+cluster|slots",
+        "+cluster|info",
+    ]
     for client in cluster.clients:
         keys = ["outbox-relay:mark:*", "stream-*"]
         client.acl_setuser("few", enabled=True, nopass=True, keys=keys, commands=commands, reset=True)

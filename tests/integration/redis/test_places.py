@@ -17,7 +17,7 @@ from tests.servers.redis import RedisServer, run_redis
 from tests.servers.sqs_stub import certificate
 
 COMMANDS = ["+evalsha", "+eval", "+get", "+set", "+del", "+expire", "+ping"]
-"""What a sink's user needs at least, besides what pushes."""
+"""What a sink's user needs at least, besides what pushes. `+select` for a database that is not number 0."""
 
 
 @contextmanager
@@ -55,6 +55,7 @@ def test_user_with_as_few_rights_as_the_docs_say(redis_url: str, redis_client: r
     redis_client.acl_setuser("streams", enabled=True, passwords="+s3cret%", keys=keys, commands=[*COMMANDS, *push])
     keys, push = ["outbox-relay:mark:*", "queues", "queue:*", "schedule"], ["+sadd", "+lpush", "+zadd"]
     redis_client.acl_setuser("jobs", enabled=True, passwords="+s3cret%", keys=keys, commands=[*COMMANDS, *push])
+    redis_client.acl_setuser("elsewhere", enabled=True, nopass=True, keys=["*"], commands=[*COMMANDS, "+xadd"])
     try:
         for user, opener in (("streams", streams), ("jobs", sidekiq)):
             settled = batch([message(1)])
@@ -65,10 +66,16 @@ def test_user_with_as_few_rights_as_the_docs_say(redis_url: str, redis_client: r
             with streams(redis_url.replace("://", "://streams:wrong@")):
                 pass
         assert not caught.value.unknown
+        at_one = redis_url.replace("://", "://elsewhere:any@").removesuffix("/0") + "/1"
+        with pytest.raises(SinkUnavailable, match=r"(?i)no permissions.*select"), streams(at_one):
+            pass
+        redis_client.acl_setuser("elsewhere", enabled=True, nopass=True, commands=["+select"])
+        with streams(at_one) as sink:
+            assert list(sink.send(batch([message(1)]))) == [DELIVERED]
         assert (len(payloads(redis_client)), len(jobs(redis_client))) == (2, 2)
         assert len(marks(redis_client)) == 2
     finally:
-        redis_client.acl_deluser("streams", "jobs")
+        redis_client.acl_deluser("streams", "jobs", "elsewhere")
 
 
 @contextmanager

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
-from sinks.base import DELIVERED, Hold, Sink, SinkConfig, SinkUnavailable
-from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
+from sinks.base import DELIVERED, Hold, Reject, Sink, SinkConfig, SinkUnavailable
+from sinks.redis.sidekiq_job import QUEUE_NAMES
+from sinks.redis.stream import NAMES, RedisStreamOptions, RedisStreamSink
 from sinks.testing import batch, message
 from tests.redis_sinks import jobs, marks, payloads, sidekiq, streams
 from tests.servers.base import LOCALHOST, free_port, port_open, run_server, wait_until
@@ -215,3 +217,28 @@ def test_server_that_is_loading(tmp_path: Path) -> None:
 def _sends(url: str) -> bool:
     with streams(url) as sink:
         return list(sink.send(batch([message(1)]))) == [DELIVERED]
+
+
+@pytest.mark.parametrize(
+    "name", ["schedule", "queue:x", "queues", "retry", "stat:failed", "outbox-relay:mark:1", "a\nb"]
+)
+def test_stream_named_by_data_takes_nobody_s_place(redis_url: str, redis_client: redis.Redis, name: str) -> None:
+    """Sidekiq's commands would fail on a stream. The same way could go: our own marks, names that no tool can show."""
+    with streams(redis_url) as sink:
+        outcomes = sink.send(batch([message(1, headers={"to": name}), message(2)]))
+    assert outcomes[0] == Reject(f'"{{header.to:orders}}" gives a name that is refused; expected {NAMES}')
+    assert outcomes[1] == DELIVERED
+    found: Any = redis_client.keys("*")
+    assert len(found) == 2, "the other message and the mark"
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b", "a\n", "ä", "low?x"])
+@pytest.mark.parametrize("header", [lambda name: {"queue": name}, lambda name: {"sidekiq": {"queue": name}}])
+def test_queue_named_by_data_has_a_page(
+    redis_url: str, redis_client: redis.Redis, name: str, header: Callable[[str], dict[str, Any]]
+) -> None:
+    with sidekiq(redis_url) as sink:
+        outcomes = sink.send(batch([message(1, headers=header(name)), message(2)]))
+    assert isinstance(outcomes[0], Reject)
+    assert QUEUE_NAMES in outcomes[0].reason
+    assert redis_client.smembers("queues") == {b"default"}

@@ -133,6 +133,23 @@ def test_replica_that_returns_counts_again(group: Sentinel) -> None:
         group.replica.server.thaw()
 
 
+def test_users_with_as_few_rights_as_the_docs_say(group: Sentinel) -> None:
+    commands = ["+evalsha", "+eval", "+get", "+set", "+del", "+expire", "+ping", "+xadd", "+wait"]
+    keys = ["outbox-relay:mark:*", "orders"]
+    for server in (group.primary, group.replica):
+        with server.client() as client:
+            client.acl_setuser("few", enabled=True, nopass=True, keys=keys, commands=commands)
+    asks = ["+sentinel|get-master-addr-by-name", "+sentinel|master", "+sentinel|replicas"]
+    for sentinel in group.sentinels:
+        with sentinel.client() as client:
+            client.execute_command("ACL SETUSER", "watch", "on", ">any", *asks)
+    login = {"sentinel_kwargs": {"username": "watch", "password": "any"}}
+    with streams(group.url.replace("client:client@", "few:any@"), client=login) as sink:
+        first = batch([message(1)])
+        assert list(sink.send(first)) == list(sink.send(first)) == [DELIVERED]
+        assert list(sink.send(batch([message(2)], settled=(first.token,)))) == [DELIVERED]
+
+
 def _outcomes(sink: RedisStreamSink, claim: Batch) -> list[Outcome]:
     with suppress(SinkUnavailable):
         return list(sink.send(claim))

@@ -103,8 +103,8 @@ def test_job_attributes_are_merged_but_never_ours(redis_url: str, redis_client: 
     [
         ({"payload": None, "body": b"\xff"}, "Sidekiq takes JSON only"),
         ({"headers": {"sidekiq": [1]}}, "must be an object"),
-        ({"headers": {"sidekiq": {"queue": ""}}}, "must be a name"),
-        ({"headers": {"sidekiq": {"queue": 7}}}, "must be a name"),
+        ({"headers": {"sidekiq": {"queue": ""}}}, "expected a queue's name"),
+        ({"headers": {"sidekiq": {"queue": 7}}}, "expected a queue's name"),
         ({"headers": {"relay.at": "tomorrow"}}, "must be a number"),
         ({"headers": {"queue": {"a": 1}}}, "is not a text"),
     ],

@@ -15,7 +15,7 @@ import redis
 from sinks.base import DELIVERED, Message
 from sinks.redis.sidekiq_job import ACTIVE_JOB_CLASS
 from sinks.testing import batch, message
-from tests.redis_sinks import sidekiq
+from tests.redis_sinks import names, sidekiq
 from tests.servers.base import wait_until
 from tests.servers.redis import RedisServer
 from tests.servers.sidekiq import Sidekiq, every_sidekiq, sidekiq_at
@@ -166,6 +166,44 @@ def test_scheduled_jobs_wait_in_sidekiq_s_own_schedule(server: RedisServer, clie
         assert time.time() >= due
     assert runs(client) == {jid(soon): 1, jid(active): 1}
     assert [job["jid"] for job in real.api()["scheduled"]] == [jid(later)]
+
+
+ATTRIBUTES: dict[str, list[Any]] = {
+    "tags": ["blue", {"a": 1}, 7, True, ["blue"], [], None],
+    "retry_for": ["1h", "3600", 2_000_000_000, True, [1], {}, 3600, 1.5, None],
+    "queue": ["", "mail", None],
+    "retry": [True, False, 0, 5, None],
+    "log_level": ["debug", "fatal", 2, None],
+    "backtrace": [True, 5, None],
+    "dead": [False, True, None],
+}
+
+
+def test_what_sidekiq_s_own_client_refuses_is_rejected(server: RedisServer, real: Sidekiq) -> None:
+    """And what it takes is taken, where it comes in these attributes. What else could go the same way: arguments that
+    Ruby cannot write as JSON, too deep or too large for its Float."""
+    cases = [{name: value} for name, values in ATTRIBUTES.items() for value in values]
+    cases = [case for case in cases if case != {"queue": None}]  # the sink's own name comes in its place
+    payloads = ["[" * 99 + "]" * 99, "[" * 100 + "]" * 100, "[1e308]", "[1e309]"]
+    answers = real.push(
+        [{"class": "Note", "args": [], **case} for case in cases]
+        + [{"class": "Note", "args": json.loads(payload)} for payload in payloads[:2]]
+    )
+    sent = [message(1, headers={"sidekiq": case}) for case in cases]
+    sent += [message(1, payload=payload.encode()) for payload in payloads]
+    with sidekiq(server.url) as sink:
+        ours = [names(sink.send(batch([one])))[0] for one in sent]
+    for case, answer, outcome in zip([*cases, *payloads], [*answers, None, "Infinity"], ours, strict=True):
+        if answer is not None:
+            assert outcome == "Reject", f"{case} raises {answer}"
+        elif "retry_for" not in case:  # unknown to 6.4, which takes anything
+            assert outcome == "Delivered", str(case)
+
+
+def test_pages_of_the_web_ui_with_everything_that_is_taken(server: RedisServer, real: Sidekiq) -> None:
+    taken = {"tags": ["a b", "<b>"], "retry_for": 60, "log_level": "warn", "backtrace": 3, "dead": False, "bid": "b"}
+    push(server.url, message(1, kind="Note", headers={"queue": "A_1:b.c-d", "sidekiq": {**taken, "cattr": {"a": 1}}}))
+    assert "Note" in real.pages("/queues", "/queues/A_1:b.c-d")["/queues/A_1:b.c-d"]
 
 
 def test_api_and_web_ui_read_the_times(server: RedisServer, client: redis.Redis, real: Sidekiq) -> None:

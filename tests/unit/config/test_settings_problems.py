@@ -179,3 +179,44 @@ def test_a_file_that_is_no_toml(tmp_path: Path, content: bytes, problem: str) ->
 def test_a_folder_in_the_files_place(tmp_path: Path) -> None:
     (tmp_path / "relay.toml").mkdir()
     assert problems_of(tmp_path / "relay.toml") == ["relay.toml: expected a readable file, got: Is a directory"]
+
+
+KAFKA = """
+type = "kafka"
+client = { "bootstrap.servers" = "b:1", "security.protocol" = "ssl", "ssl.ca.location" = "/no/ca" }
+"""
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        'type = "redis-stream"\nurl = "rediss://h/0?ssl_ca_certs=/no/ca"',
+        'type = "sidekiq"\nqueue = "q"\nurl = "rediss+sentinel://h/service/0"\nclient.ssl_certfile = "/no/ca"',
+        'type = "redis-stream"\nurl = "rediss+cluster://h"\nclient.ssl_keyfile = "/no/ca"',
+        'type = "sqs"\nqueue = "q"\nregion = "eu-west-1"\nclient.verify = "/no/ca"',
+        KAFKA,
+    ],
+)
+def test_a_file_that_a_client_needs_must_be_there(tmp_path: Path, sink: str) -> None:
+    """A library would find out when it connects, and some of them in the middle of a batch."""
+    (problem,) = problems(tmp_path, f"{DATABASE}[sinks.x]\n{sink}")
+    assert problem.startswith("relay.toml: sinks.x.client")
+    assert "/no/ca" in problem
+
+
+def test_the_file_is_not_blamed_for_a_sink_of_the_environment(tmp_path: Path) -> None:
+    variables = {"RELAY_SINKS__MAIL__TYPE": "redis-stream", "RELAY_SINKS__MAIL__WORKERS": "0"}
+    assert problems(tmp_path, DATABASE, variables) == [
+        "environment RELAY_SINKS__MAIL__WORKERS: sinks.mail.workers: expected at least 1, got 0",
+        "environment RELAY_SINKS__MAIL__…: sinks.mail.url: expected a value, got nothing",
+    ]
+    assert problems(
+        tmp_path, f'{DATABASE}[sinks.mail]\ntype = "redis-stream"', {"RELAY_SINKS__MAIL__WORKERS": "1"}
+    ) == [
+        "relay.toml: sinks.mail.url: expected a value, got nothing",
+    ]
+
+
+def test_a_shadow_route_is_refused_until_it_works(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, MEMORY + '[[routes]]\nkind = "*"\nsink = "orders"\nshadow = true')
+    assert problem.startswith("relay.toml: routes[0].shadow: expected false: shadow routes do not work yet")

@@ -11,6 +11,7 @@ from sinks.base import SinkConfig
 from sinks.redis.sidekiq import SidekiqOptions
 from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.redis.url import parse
+from sinks.template import Template
 
 URL = "redis://localhost:6379/0"
 
@@ -86,7 +87,7 @@ def test_sidekiq_on_a_cluster_is_refused() -> None:
 
 def test_options_of_the_sentinels_are_checked_too() -> None:
     options = RedisStreamOptions(url="rediss+sentinel://a:1/main")
-    known = {"ssl_ca_certs": "/ca.pem", "sentinel_kwargs": {"username": "watcher", "password": "x"}}
+    known = {"ssl_ca_certs": __file__, "sentinel_kwargs": {"username": "watcher", "password": "x"}}
     RedisStreamSink(SinkConfig("orders", options, client=known)).close()
     with pytest.raises(ValueError, match="no_such_option"):
         RedisStreamSink(SinkConfig("orders", options, client={"sentinel_kwargs": {"no_such_option": 1}}))
@@ -95,3 +96,29 @@ def test_options_of_the_sentinels_are_checked_too() -> None:
 def test_wrong_stream_option() -> None:
     with pytest.raises(ValidationError):
         RedisStreamOptions(url=URL, maxlen=0)
+
+
+@pytest.mark.parametrize("queue", ["a/b", "a b", "a\nb", "ä", "x/{kind}", "{kind}?"])
+def test_queue_without_a_page_in_the_web_ui(queue: str) -> None:
+    with pytest.raises(ValidationError, match="a queue's name of ASCII letters"):
+        SidekiqOptions(url=URL, queue=Template(queue))
+
+
+@pytest.mark.parametrize("stream", ["schedule", "retry", "queues", "queue:x", "queue:{kind}", "stat:a", "a\nb"])
+def test_stream_in_the_place_of_other_keys(stream: str) -> None:
+    with pytest.raises(ValidationError, match="which is not Sidekiq's own"):
+        RedisStreamOptions(url=URL, stream=Template(stream))
+    marks = "outbox-relay:mark:{kind}"
+    with pytest.raises(ValidationError, match="outbox-relay:"):
+        RedisStreamOptions(url=URL, stream=Template(marks))
+
+
+@pytest.mark.parametrize("stream", ["a queue", "schedule:a", "zoë/1", "my-queue:x", "{{queue:x}}"])
+def test_stream_of_another_name(stream: str) -> None:
+    assert RedisStreamOptions(url=URL, stream=Template(stream)).stream.text == stream
+
+
+def test_sink_whose_name_would_be_the_stream_s() -> None:
+    with pytest.raises(ValueError, match="the sink's name"):
+        RedisStreamSink(SinkConfig("dead", RedisStreamOptions(url=URL)))
+    RedisStreamSink(SinkConfig("dead", RedisStreamOptions(url=URL, stream=Template("of:{sink}")))).close()
