@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relay.claims.line import Line
+from relay.claims.edge import Line
 
 
 def test_those_that_were_read_least_far_come_first() -> None:
