@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("start", "drain", "insert", "horizon", "latency", "memory", "order", "brokers")
+NAMES = ("start", "drain", "insert", "horizon", "latency", "memory", "order", "wal", "brokers")
 
 
 def main() -> int:
