@@ -30,8 +30,8 @@ SHARE = 0.1
 
 
 class Line:
-    """Shards that are known to hold more, so that not every claim has to look into all of them. Shared by the workers of
-    one relay.
+    """Shards that are known to hold more, so that not every claim has to look into all of them. Shared by the workers
+    of one relay.
 
     Those that were read least far come first: shards that are read at the same pace share the pages that they are read
     from. It is a hint only; what somebody else has done with a shard meanwhile is found out when it is read.
