@@ -91,7 +91,6 @@ HOT = {
         "rivals",
         "status",
         "known_sinks",
-        "count_relays",
         "say_goodbye",
     ),
 }
