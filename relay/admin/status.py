@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from relay.claims.parking import Unavailable, count_waiting
 from relay.config.settings import UNROUTED
@@ -18,7 +18,7 @@ class SinkStatus(NamedTuple):
     due: int
     """Could be claimed now."""
     scheduled: int
-    """Wait for their time, or for their next attempt."""
+    """Wait for anything: `later`, `retrying`, `held` and `keys` together."""
     claimed: int
     dead: int
     oldest_due_seconds: float | None
@@ -31,7 +31,17 @@ class SinkStatus(NamedTuple):
     """False where only messages name it: nobody delivers them."""
 
     served: bool = True
-    """Whether a relay runs that could say so."""
+    """Whether a relay serves it now, which could say so."""
+    later: int = 0
+    """Wait for their time."""
+    retrying: int = 0
+    """Wait for their next attempt."""
+    held: int = 0
+    """Wait for an unavailable destination."""
+    keys: int = 0
+    """Wait for an earlier message of their key, which failed, is dead, or has an unavailable destination."""
+    paused_seconds: float | None = None
+    """Since when it is paused; None where it is not."""
 
     @property
     def circuit(self) -> str:
@@ -53,9 +63,11 @@ class Status:
     unrouted: int
     """Messages that no route matched."""
     relays: int
-    """Relays that said within 30 seconds that they are there."""
+    """Relays that run."""
     unavailable: list[Unavailable] = field(default_factory=list)
     """Destinations that take no messages."""
+    inventory: list[RelayStatus] = field(default_factory=list)
+    """Those relays."""
 
     def problems(self, *, max_age: float, max_dead: int) -> list[str]:
         """What should wake a person.
@@ -69,7 +81,7 @@ class Status:
             found.append(f"messages that no route matches: {self.unrouted:,}; add one, then: relay apply")
         due = sum(sink.due for sink in self.sinks if sink.waiting)
         if due and not self.relays:
-            found.append(f"no relay was seen for 30 seconds; messages that are due: {due:,}; start one: relay run")
+            found.append(f"no relay runs; messages that are due: {due:,}; start one: relay run")
         for sink in self.sinks:
             if not sink.known:
                 found.append(f'sink "{sink.name}" is not configured, but messages name it')
@@ -87,6 +99,23 @@ class Status:
         return found
 
 
+class RelayStatus(NamedTuple):
+    """One relay that runs."""
+
+    worker: str
+    """Host, process and a random part of this start."""
+    host: str | None
+    version: str | None
+    up_seconds: float
+    """Since when it runs."""
+    seen_seconds: float
+    """When it last said so, before now."""
+    sinks: list[str]
+    """Those that it serves."""
+    waits: dict[str, str]
+    """Sinks that it should serve and does not, with the reason."""
+
+
 class Traffic(NamedTuple):
     """Rows that entered and left the queue since the server's statistics began."""
 
@@ -100,8 +129,15 @@ def read_status(database: Database) -> Status:
     """Count. Takes a second for a few million waiting messages."""
     rows = [SinkStatus(*row) for row in database.query(statement("admin/status/status"))]
     unrouted = sum(row.due + row.scheduled for row in rows if row.name == UNROUTED)
-    [(relays,)] = database.query(statement("admin/status/count_relays"))
-    return Status([row for row in rows if row.name != UNROUTED], unrouted, relays, count_waiting(database))
+    relays = [_relay(*row) for row in database.query(statement("admin/status/relays"))]
+    sinks = [row for row in rows if row.name != UNROUTED]
+    return Status(sinks, unrouted, len(relays), count_waiting(database), relays)
+
+
+def _relay(worker: str, host: str | None, version: str | None, up: float, seen: float, sinks: Any) -> RelayStatus:
+    said = {name: one["waits"] for name, one in sorted((sinks or {}).items())}
+    waits = {name: reason for name, reason in said.items() if reason is not None}
+    return RelayStatus(worker, host, version, up, seen, [name for name in said if name not in waits], waits)
 
 
 def read_traffic(database: Database) -> Traffic:

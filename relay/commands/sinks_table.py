@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from relay.admin.status import SinkStatus
 
-TITLES = ("SINK", "DUE", "SCHEDULED", "CLAIMED", "DEAD", "OLDEST DUE", "PAUSED", "CIRCUIT")
+TITLES = ("SINK", "DUE", "LATER", "RETRYING", "HELD", "KEYS", "CLAIMED", "DEAD", "OLDEST DUE", "PAUSED", "CIRCUIT")
 
 
 def cells(sink: SinkStatus) -> tuple[str, ...]:
     """A sink's row of the table, under `TITLES`."""
-    numbers = (f"{number:,}" for number in (sink.due, sink.scheduled, sink.claimed, sink.dead))
+    counts = (sink.due, sink.later, sink.retrying, sink.held, sink.keys, sink.claimed, sink.dead)
+    numbers = (f"{number:,}" for number in counts)
     name = sink.name if sink.known else f"{sink.name} (not configured)"
     circuit = sink.circuit if sink.unwell is None else f"open: {sink.unwell}"
-    return (name, *numbers, age(sink.oldest_due_seconds), sink.paused or "-", circuit)
+    return (name, *numbers, age(sink.oldest_due_seconds), paused(sink), circuit)
+
+
+def paused(sink: SinkStatus) -> str:
+    """Why, and for how long."""
+    if sink.paused is None:
+        return "-"
+    return sink.paused if sink.paused_seconds is None else f"{sink.paused} ({age(sink.paused_seconds)})"
 
 
 def age(seconds: float | None) -> str:

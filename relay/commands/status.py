@@ -13,7 +13,7 @@ from relay.commands.sinks_table import TITLES, age, cells
 from relay.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from relay.admin.status import SinkStatus, Status
+    from relay.admin.status import RelayStatus, SinkStatus, Status
 
 
 @click.command()
@@ -75,6 +75,10 @@ def _print(now: Status) -> None:
             f'{one.sink}: destination "{one.name}" is unavailable for {age(one.seconds)}, '
             f"{counted(one.waiting, 'message')} waiting: {one.reason}"
         )
+    for relay in now.inventory:
+        waits = "".join(f"; not {name}: {reason}" for name, reason in relay.waits.items())
+        served = ", ".join(relay.sinks) or "nothing"
+        click.echo(f"relay {relay.worker}, {relay.version or '?'}, for {age(relay.up_seconds)}, serves {served}{waits}")
     click.echo(f"{counted(now.relays, 'relay')}, {counted(now.unrouted, 'message')} without a route")
 
 
@@ -83,18 +87,31 @@ def _document(now: Status) -> dict[str, Any]:
     for one in now.unavailable:
         facts = {"reason": one.reason, "seconds": round(one.seconds, 3), "waiting": one.waiting}
         sinks[one.sink].setdefault("unavailable", {})[one.name] = facts
-    return {"sinks": sinks, "unrouted": now.unrouted}
+    return {"sinks": sinks, "unrouted": now.unrouted, "relays": [_relay(relay) for relay in now.inventory]}
+
+
+def _relay(relay: RelayStatus) -> dict[str, Any]:
+    return {**relay._asdict(), "up_seconds": round(relay.up_seconds, 3), "seen_seconds": round(relay.seen_seconds, 3)}
 
 
 def _facts(sink: SinkStatus) -> dict[str, Any]:
-    age = None if sink.oldest_due_seconds is None else round(sink.oldest_due_seconds, 3)
     facts = {
         "due": sink.due,
         "scheduled": sink.scheduled,
+        "later": sink.later,
+        "retrying": sink.retrying,
+        "held": sink.held,
+        "keys": sink.keys,
         "claimed": sink.claimed,
         "dead": sink.dead,
-        "oldest_due_seconds": age,
+        "oldest_due_seconds": _rounded(sink.oldest_due_seconds),
         "paused": sink.paused,
+        "paused_seconds": _rounded(sink.paused_seconds),
         "circuit": sink.circuit,
+        "circuit_reason": sink.unwell,
     }
     return facts if sink.known else {**facts, "unknown": True}
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 3)

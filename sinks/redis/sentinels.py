@@ -131,8 +131,11 @@ def _fields(flat: list[bytes]) -> dict[str, str]:
 
 
 def _promotable(replica: Mapping[str, str], primary: Address) -> bool:
-    """Whether it may be promoted, as `sentinelSelectSlave` of Redis chooses; one whose link is down may be, too."""
-    if (replica["ip"], int(replica["port"])) == primary or replica.get("role-reported") == "master":
+    """Whether it may be promoted, as Redis's `sentinelSelectSlave` chooses.
+
+    That may also be one whose link to the primary is down, and a former primary that is not demoted yet.
+    """
+    if (replica["ip"], int(replica["port"])) == primary:
         return False
     return not DOWN & set(replica["flags"].split(",")) and replica.get("slave-priority") != "0"
 

@@ -6,27 +6,36 @@ import json
 import re
 import select
 import signal
+from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.command import Command
+from tests.command import Command, configured
+from tests.servers.postgres import migrate, new_cluster, new_database
 
 QUIET = {
     "due": 0,
     "scheduled": 0,
+    "later": 0,
+    "retrying": 0,
+    "held": 0,
+    "keys": 0,
     "claimed": 0,
     "dead": 0,
     "oldest_due_seconds": None,
     "paused": None,
+    "paused_seconds": None,
     "circuit": "unknown",
+    "circuit_reason": None,
 }
 
 SEEN = "insert into relay.relays (worker, seen_at, circuits) values (%s, clock_timestamp() - %s::interval, %s)"
 
 
 def test_nothing_waits(relay: Command) -> None:
-    assert relay.json("status") == {"sinks": {"emails": QUIET, "orders": QUIET}, "unrouted": 0}
+    assert relay.json("status") == {"sinks": {"emails": QUIET, "orders": QUIET}, "unrouted": 0, "relays": []}
     assert relay.json("status", "--check")["unrouted"] == 0
 
 
@@ -60,24 +69,85 @@ def test_each_message_is_counted_once(relay: Command, conn: Connection) -> None:
     )
     conn.execute(SEEN, ["a", "1 second", json.dumps({"orders": "connection refused"})])
     conn.execute(SEEN, ["b", "1 hour", json.dumps({"emails": "said long ago"})])
-    conn.execute("update relay.sinks set paused_at = now(), paused_reason = 'moving' where name = 'emails'")
+    conn.execute(
+        "update relay.sinks set paused_at = now() - interval '3 hours', paused_reason = 'moving' where name = 'emails'"
+    )
 
     status = relay.json("status")
     assert status["unrouted"] == 2
     ages = {name: sink.pop("oldest_due_seconds") for name, sink in status["sinks"].items()}
-    assert status["sinks"] == {
-        "emails": {"due": 36, "scheduled": 10, "claimed": 4, "dead": 3, "paused": "moving", "circuit": "closed"},
-        "orders": {"due": 39, "scheduled": 10, "claimed": 1, "dead": 0, "paused": None, "circuit": "open"},
-    }
+    assert status["sinks"]["emails"].pop("paused_seconds") > 3 * 3600
+    some = {name: value for name, value in QUIET.items() if name != "oldest_due_seconds"}
+    emails = {"due": 36, "scheduled": 10, "later": 10, "claimed": 4, "dead": 3, "paused": "moving", "circuit": "closed"}
+    orders = {"due": 39, "scheduled": 10, "later": 10, "claimed": 1, "circuit": "open"}
+    assert status["sinks"]["orders"] == {**some, **orders, "circuit_reason": "connection refused"}
+    del some["paused_seconds"]
+    assert status["sinks"]["emails"] == {**some, **emails}
     # Written 100, 98, 96, 94 seconds ago are claimed; so is the one written 99 seconds ago.
     assert 92 <= ages["emails"] < 92 + 60
     assert 97 <= ages["orders"] < 97 + 60
 
     printed = relay("status")
-    assert re.search(r"^emails +36 +10 +4 +3 +\d+\.\ds +moving +closed$", printed, re.MULTILINE)
+    assert re.search(r"^emails +36 +10 +0 +0 +0 +4 +3 +\d+\.\ds +moving \(3h\) +closed$", printed, re.MULTILINE)
     assert "open: connection refused" in printed
     assert "1 relay, 2 messages without a route" in printed
     assert "\x1b" not in printed
+
+
+def test_what_waits_is_told_by_what_it_waits_for(relay: Command, conn: Connection) -> None:
+    """Its time, its next attempt, an unavailable destination, an earlier message of its key."""
+    conn.execute(
+        "insert into relay.outbox (kind, key, payload, run_at) "
+        "select 'order.x', 'k' || g, '{}', now() + '1h'::interval from generate_series(1, 10) g"
+    )
+    conn.execute("update relay.outbox set last_error = 'time-out' where key in ('k1', 'k2', 'k3')")
+    conn.execute("update relay.outbox set run_at = 'infinity', destination = 'queue' where key in ('k4', 'k5')")
+    conn.execute("update relay.outbox set run_at = 'infinity' where key = 'k6'")
+    orders = relay.json("status")["sinks"]["orders"]
+    assert orders == {**QUIET, "scheduled": 10, "later": 4, "retrying": 3, "held": 2, "keys": 1}
+
+
+def test_relays_are_listed_with_what_they_serve(relay: Command, conn: Connection) -> None:
+    sinks = {"emails": {"waits": None, "since": 1}, "orders": {"waits": "its order ended", "since": 1}}
+    conn.execute(
+        "insert into relay.relays (worker, host, version, sinks, started_at) "
+        "values ('h:1:a', 'h', '1.2', %s, now() - interval '2 hours')",
+        [json.dumps(sinks)],
+    )
+    (one,) = relay.json("status")["relays"]
+    assert one.pop("up_seconds") > 2 * 3600
+    assert one.pop("seen_seconds") < 60
+    waits = {"orders": "its order ended"}
+    assert one == {"worker": "h:1:a", "host": "h", "version": "1.2", "sinks": ["emails"], "waits": waits}
+    assert "relay h:1:a, 1.2, for 2h, serves emails; not orders: its order ended\n" in relay("status")
+    assert relay.json("status")["sinks"]["emails"]["circuit"] == "closed"
+    assert relay.json("status")["sinks"]["orders"]["circuit"] == "unknown"
+    done = relay.run("status", "--check")
+    assert 'sink "orders": no relay serves it: h: its order ended' in done.stderr
+
+
+def test_a_relay_whose_session_is_gone_does_not_count(relay: Command, conn: Connection) -> None:
+    """Nor does its circuit show as the sink's. Behind a pooler only time can tell."""
+    conn.execute(
+        "insert into relay.relays (worker, backend_pid, circuits) values "
+        "('killed', 2147483647, '{\"emails\": \"refused\"}'), ('alive', pg_backend_pid(), '{}')"
+    )
+    status = relay.json("status")
+    assert [one["worker"] for one in status["relays"]] == ["alive"]
+    assert status["sinks"]["emails"]["circuit_reason"] is None
+
+
+def test_the_age_counts_from_the_commit_where_the_server_knows_it(tmp_path: Path) -> None:
+    """A transaction that was open for long has written nothing that a relay could see. Unknown, it counts from the
+    insert, as after a restart of the server without the setting."""
+    with new_cluster() as cluster, cluster.run(track_commit_timestamp="on"), new_database(cluster.url()) as url:
+        migrate(url)
+        relay = configured(url, tmp_path)
+        with psycopg.connect(url, autocommit=True) as conn:
+            conn.execute(
+                "insert into relay.outbox (kind, payload, created_at) values ('Send', '{}', now() - '1h'::interval)"
+            )
+            assert relay.json("status")["sinks"]["emails"]["oldest_due_seconds"] < 60
 
 
 def test_the_age_counts_from_when_a_message_was_due(relay: Command, conn: Connection) -> None:
@@ -88,7 +158,7 @@ def test_the_age_counts_from_when_a_message_was_due(relay: Command, conn: Connec
     conn.execute("update relay.outbox set due_at = clock_timestamp() where payload::text = '2'")
     assert relay.json("status")["sinks"]["emails"]["oldest_due_seconds"] < 60
     conn.execute("delete from relay.outbox where payload::text = '2'")
-    assert relay.json("status")["sinks"]["emails"] == {**QUIET, "scheduled": 1}
+    assert relay.json("status")["sinks"]["emails"] == {**QUIET, "scheduled": 1, "later": 1}
 
 
 def test_a_sink_that_only_messages_name_is_flagged(relay: Command, conn: Connection) -> None:
@@ -110,7 +180,7 @@ CHECKS = [
     ),
     (
         "with gone as (delete from relay.relays) insert into relay.outbox (kind, payload) values ('Send', '{}')",
-        "no relay was seen",
+        "no relay runs",
     ),
     (
         "insert into relay.outbox (kind, payload, created_at) values ('Send', '{}', now() - '2m'::interval)",

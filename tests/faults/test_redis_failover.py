@@ -14,7 +14,7 @@ import redis
 from tests.harness.outbox import Outbox
 from tests.redis_sinks import jobs, payloads
 from tests.servers.base import LOCALHOST, wait_until
-from tests.servers.redis import RedisServer, run_redis_cluster, run_redis_sentinel
+from tests.servers.redis import RedisServer, Sentinel, run_redis_cluster, run_redis_sentinel
 
 KEYS = 20
 
@@ -66,7 +66,7 @@ def assert_all_once_in_order(found: list[int], written: int) -> None:
 @pytest.mark.parametrize(
     ("how", "version", "replicas"),
     [
-        ("planned", "redis:6.2", 1),
+        ("planned twice", "redis:6.2", 1),
         pytest.param("planned", "redis:7.0", 2, marks=pytest.mark.full),
         ("partition", "redis:6.2", 2),
         pytest.param("partition", "valkey:8.1", 1, marks=pytest.mark.full),
@@ -78,7 +78,8 @@ def test_sentinels_replace_a_primary_that_goes_on_serving(
     """It acknowledges what the resynchronization will wipe. With the default settings nothing is settled by it.
 
     In the same way could go: a replica confirms that is not the one to be promoted (so all that could be must confirm),
-    sentinels of the wrong side vouch for the old primary, a name in DNS moves, a node of a cluster is demoted.
+    sentinels of the wrong side vouch for the old primary, a second fail-over promotes it again before it was demoted, a
+    name in DNS moves, a node of a cluster is demoted.
     """
     with run_redis_sentinel(version, replicas=replicas) as group:
         at = {"url": group.url, "send_timeout": "2s", "lease": "10s"}
@@ -90,23 +91,24 @@ def test_sentinels_replace_a_primary_that_goes_on_serving(
         with outbox.relay() as relay:
             with writer.writing():
                 wait_until(lambda: len(stream(group.primary)) > 100, what="the first messages")
-                if how == "planned":
+                if how.startswith("planned"):
                     group.fail_over()
+                    if how == "planned twice":
+                        wait_until(lambda: fails_over(group), timeout=30, what="the second fail-over")
                 else:
                     group.part()
                     wait_until(lambda: group.current() != group.primary, timeout=20, what="another primary")
                 new, before = group.current(), writer.written
-                wait_until(lambda: max(stream(new)) > before, timeout=20, what="it being pushed to")
+                wait_until(lambda: max(stream(new)) > before, timeout=30, what="it being pushed to")
                 group.heal()
-                with group.primary.client() as old:
-                    wait_until(lambda: old.info("replication")["role"] == "slave", timeout=30, what="the demotion")
+                wait_until(lambda: primaries(group) == [new], timeout=30, what="the demotion")
             outbox.wait_until_empty(timeout=30)
-            assert "redis_primary" in relay.server.log.read_text()
+            assert new == group.primary or "redis_primary" in relay.server.log.read_text()
         for found in (stream(new), queue(new)):
             assert_all_once_in_order(found, writer.written)
 
 
-@pytest.mark.parametrize("how", ["", "FORCE", "TAKEOVER"])
+@pytest.mark.parametrize("how", ["", "FORCE"])
 def test_cluster_replaces_a_primary_that_goes_on_serving(outbox: Outbox, how: str) -> None:
     with run_redis_cluster(replicas=1) as nodes:
         url = "redis+cluster://" + ",".join(f"{LOCALHOST}:{node.port}" for node in nodes)
@@ -123,6 +125,23 @@ def test_cluster_replaces_a_primary_that_goes_on_serving(outbox: Outbox, how: st
                 wait_until(lambda: max(stream(replica)) > before, timeout=20, what="it being pushed to")
             outbox.wait_until_empty(timeout=30)
         assert_all_once_in_order(stream(replica), writer.written)
+
+
+def fails_over(group: Sentinel) -> bool:
+    try:
+        group.fail_over()
+    except redis.ResponseError:  # they are not done with the one before
+        return False
+    return True
+
+
+def primaries(group: Sentinel) -> list[RedisServer]:
+    found = []
+    for server in (group.primary, *group.replicas):
+        with server.client() as client:
+            if client.info("replication")["role"] == "master":
+                found.append(server)
+    return found
 
 
 def pairs(nodes: list[RedisServer]) -> list[tuple[RedisServer, RedisServer]]:

@@ -91,7 +91,6 @@ HOT = {
         "rivals",
         "status",
         "known_sinks",
-        "count_relays",
         "say_goodbye",
     ),
     *("read_head", "read_size", "read_message", "note_arrived"),

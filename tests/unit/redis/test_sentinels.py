@@ -19,9 +19,10 @@ REPLICA = {"ip": "10.0.0.2", "port": "6379", "flags": "slave", "slave-priority":
         ({"flags": "s_down,slave"}, False),
         ({"flags": "slave,disconnected"}, False),
         ({"ip": PRIMARY[0]}, False),
-        ({"role-reported": "master"}, False),
+        ({"role-reported": "master"}, True),
     ],
 )
 def test_what_could_be_promoted(changes: dict[str, str], counts: bool) -> None:
-    """One whose link to the primary is down may be: a partition may be why, and then it will be."""
+    """One whose link to the primary is down may be: a partition may be why, and then it will be. So may a former
+    primary in the ten seconds until the sentinels demote it: a second fail-over would bring its old data back."""
     assert _promotable({**REPLICA, **changes}, PRIMARY) is counts

@@ -1,1 +1,0 @@
-select count(*) from relay.live_relays
