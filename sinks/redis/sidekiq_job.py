@@ -36,8 +36,8 @@ DEEPEST: Final = 100
 """Levels of arrays and objects in the JSON that Ruby's library reads and writes (`max_nesting`)."""
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
-_NUMBER: Final = re.compile(rb"\d+(?:\.\d+(?:[eE][+-]?\d+)?|[eE][+-]?\d+)")
-"""One that becomes a Float."""
+_NUMBER: Final = re.compile(rb"(?<!\d)\d++(?:\.\d++(?:[eE][+-]?\d++)?|[eE][+-]?\d++)")
+"""One that becomes a Float. (Each run of digits is looked at once, however long it is.)"""
 _LARGE: Final = re.compile(rb"\d[eE]\+?\d{3}|\d{300}")
 
 _JOB: Final = b'%b,"jid":"%b","created_at":%b%b,"args":%b}'
