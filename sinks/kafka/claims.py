@@ -32,6 +32,7 @@ CONFIG: Final = {
     # The brokers' clock alone tells how old a mark is.
     "message.timestamp.type": "LogAppendTime",
 }
+_KEY_BYTES: Final = 16
 _HARMLESS: Final = frozenset({"GROUP_AUTHORIZATION_FAILED", "_TRANSPORT", "_ALL_BROKERS_DOWN"})
 """No group is used; and a broker that cannot be reached now may be in a moment, or another leads."""
 
@@ -122,21 +123,28 @@ class Claims:
         return marks
 
     def _find(self, where: TopicPartition, tokens: list[UUID], patience: Patience, wait: bool) -> dict[UUID, Mark]:
+        keys = {token.bytes: token for token in tokens}
         with self._consumer("read_uncommitted") as consumer:
             first, end = _offsets(consumer, where, patience)
             start = max(first, min(place_of(token).offset for token in tokens))
-            written = [at for at, token, _ in self._read(consumer, where, start, end, patience) if token in tokens]
+            written = [at for at, _, _ in self._read(consumer, where, start, end, keys, patience)]
         if not written:
             return {}
         with self._consumer("read_committed") as consumer:
             end = written[-1] + 1 if wait else min(written[-1] + 1, _offsets(consumer, where, patience)[1])
-            found = self._read(consumer, where, written[0], end, patience)
-            return {token: mark for _, token, mark in found if token in tokens}
+            found = self._read(consumer, where, written[0], end, keys, patience)
+            return {keys[key]: mark for _, key, mark in found}
 
     def _read(
-        self, consumer: Consumer, where: TopicPartition, start: int, end: int, patience: Patience
-    ) -> Iterator[tuple[int, UUID, Mark]]:
-        """Offset, token and mark of the records from `start` to before `end`."""
+        self,
+        consumer: Consumer,
+        where: TopicPartition,
+        start: int,
+        end: int,
+        keys: Collection[bytes],
+        patience: Patience,
+    ) -> Iterator[tuple[int, bytes, Mark]]:
+        """Offset, key and mark of the records with these keys from `start` to before `end`."""
         if start < end:
             consumer.assign([TopicPartition(self.topic, where.partition, start)])
         position = start
@@ -151,26 +159,28 @@ class Claims:
                 if error is not None:
                     raise KafkaException(error)
                 offset = message.offset() or 0
-                if offset < end and (entry := self._entry(message)) is not None:
-                    yield offset, *entry
+                key = bytes(message.key() or b"")
+                if key in keys and offset < end and (mark := self._mark(message)) is not None:
+                    yield offset, key, mark
+                elif len(key) != _KEY_BYTES:
+                    self._tell_of_strangers(message)
             # The end of a transaction takes an offset too, and nobody gets to see it.
             (reached,) = consumer.position([where])
             position = max(position, reached.offset)
 
-    def _entry(self, message: Any) -> tuple[UUID, Mark] | None:
-        """Token and mark in a record; None where somebody else wrote it."""
+    def _mark(self, message: Any) -> Mark | None:
+        """What a record holds; None where somebody else wrote it."""
         try:
-            return UUID(bytes=bytes(message.key() or b"")), Mark.from_text((message.value() or b"").decode())
+            return Mark.from_text((message.value() or b"").decode())
         except ValueError:
-            if not self._strangers_told:
-                log.warning(
-                    "topic %s holds records that no relay wrote, such as partition %d, offset %d: they are skipped",
-                    self.topic,
-                    message.partition(),
-                    message.offset(),
-                )
-            self._strangers_told = True
+            self._tell_of_strangers(message)
             return None
+
+    def _tell_of_strangers(self, message: Any) -> None:
+        if not self._strangers_told:
+            self._strangers_told = True
+            template = "topic %s holds records that no relay wrote, such as partition %d, offset %d: they are skipped"
+            log.warning(template, self.topic, message.partition(), message.offset())
 
     def _described(self, patience: Patience) -> Topic:
         created = False

@@ -10,11 +10,12 @@ from confluent_kafka import KafkaException
 
 from sinks.base import ARRIVED, Hold, SinkUnavailable
 from sinks.kafka.claims import Claims
-from sinks.kafka.client import KafkaClient, Patience
+from sinks.kafka.client import Patience
 from sinks.kafka.errors import describe, error_of
 from sinks.kafka.log import log
 from sinks.kafka.marks import NOT_SENT, Mark, identity_of
 from sinks.kafka.session import Session
+from sinks.kafka.topics import Admin
 from sinks.kafka.work import Work
 
 REMEMBERED: Final = 10_000
@@ -28,7 +29,8 @@ class Recall:
         take_over: makes us the sender with an identity, for as long as the session lives.
     """
 
-    def __init__(self, claims: Claims, take_over: Callable[[bytes, Patience], Session]) -> None:
+    def __init__(self, admin: Admin, claims: Claims, take_over: Callable[[bytes, Patience], Session]) -> None:
+        self._admin = admin
         self._claims = claims
         self._take_over = take_over
         self._known: dict[UUID, Mark] = {}
@@ -56,15 +58,12 @@ class Recall:
             self.remember(token, self._claims.find([token], patience).get(token, NOT_SENT))
         return self._known[token]
 
-    def decide_earlier(
-        self, work: Work, own_identity: bytes, client: KafkaClient, now_ms: int, patience: Patience
-    ) -> None:
+    def decide_earlier(self, work: Work, own_identity: bytes, now_ms: int, patience: Patience) -> None:
         """Learn what became of earlier claims of these messages; from now on nothing more will. What has arrived is
         delivered; where that cannot be learnt, the messages that it is about wait, and no others.
 
         Args:
             own_identity: the one whose session is open.
-            client: this session's.
             now_ms: by the database's clock.
 
         Raises:
@@ -77,7 +76,7 @@ class Recall:
         marks = {token: self._known[token] for token in tokens if token in self._known}
         trouble = self._learn(marks, tokens - marks.keys(), own_identity, now_ms, patience.part(SHARE))
         if trouble is not None:
-            client.connect(patience)
+            self._admin.ask(patience)
         for position in undecided:
             message = work.messages[position]
             if any(marks[token].sent(message.id) for token in message.prior_tokens if token in marks):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from sinks.base import Batch, Hold, Outcome, Reject, Sink, SinkConfig, never_lost
+from sinks.base import Batch, Hold, Message, Outcome, Reject, Sink, SinkConfig, never_lost
 from sinks.envelopes.envelope import BadEnvelope
 from sinks.kafka.client import Patience, Record
 from sinks.kafka.judge import Judge
@@ -22,7 +22,7 @@ from sinks.kafka.plain import PlainSender
 from sinks.kafka.records import BadTombstone, BadTopic, to_record
 from sinks.kafka.transactions import TransactionalSender
 from sinks.kafka.work import Work
-from sinks.template import TemplateError
+from sinks.template import Template, TemplateError
 
 __all__ = ["KafkaOptions", "KafkaSink"]
 
@@ -39,6 +39,7 @@ class KafkaSink(Sink):
         """
         super().__init__(config)
         self._envelope = envelope_of(config)
+        self._topic: Template = config.options.topic
         self.fenced = config.options.exactly_once
         self._judge = Judge(producer_options(config))
         self._sender: PlainSender | TransactionalSender = (
@@ -61,6 +62,20 @@ class KafkaSink(Sink):
         brokers = ",".join(sorted(str(self.options.get("bootstrap.servers", "")).replace(" ", "").split(",")))
         claims = f" claims {self.config.options.claims_topic}" if self.config.options.exactly_once else ""
         return f"kafka {brokers} topic {self.config.options.topic}{claims}"
+
+    @property
+    def sole_destination(self) -> str | None:
+        return self._topic.constant
+
+    def destination(self, message: Message) -> str | None:
+        try:
+            return self._topic.render(message, self.config.name)
+        except TemplateError:
+            return None
+
+    def ask(self) -> bool:
+        self._judge.admin.ask(Patience(self.config.send_timeout, never_lost))
+        return True
 
     def new_token(self) -> UUID:
         """A token for the next claim: with `exactly_once` it names the transactional id that will send it."""
@@ -92,7 +107,7 @@ class KafkaSink(Sink):
         outcomes: list[Outcome | None] = [None] * len(batch.messages)
         for position, message in enumerate(batch.messages):
             try:
-                records.append(to_record(message, options.topic, self.config.name, time_ms, self._envelope))
+                records.append(to_record(message, self._topic, self.config.name, time_ms, self._envelope))
             except (BadTopic, TemplateError, BadEnvelope, BadTombstone) as error:
                 records.append(None)
                 outcomes[position] = Reject(str(error))

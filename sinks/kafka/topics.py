@@ -52,6 +52,17 @@ class Admin:
     def close(self) -> None:
         self._client = None
 
+    def ask(self, patience: Patience) -> None:
+        """Ask for a sign of life. What librdkafka remembers of a cluster would be none.
+
+        Raises:
+            SinkUnavailable: no answer.
+        """
+        try:
+            _answer(self._admin().describe_cluster(request_timeout=_seconds(patience)), patience)
+        except KafkaException as error:
+            raise SinkUnavailable(describe(error_of(error)), unknown=False) from error
+
     def wait(self, patience: Patience) -> None:
         """Until it makes sense to ask again."""
         self._admin().poll(patience.slice())

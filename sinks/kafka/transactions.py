@@ -52,7 +52,9 @@ class TransactionalSender:
         self._sink = sink
         self._self = Sender()
         self._claims = Claims(judge.admin, judge.options, topic)
-        self._recall = Recall(self._claims, lambda identity, patience: self._take_over(identity, False, patience))
+        self._recall = Recall(
+            judge.admin, self._claims, lambda identity, patience: self._take_over(identity, False, patience)
+        )
         self._look_at = 0.0
         self._session: Session | None = None
         self._session_kind: tuple[object, ...] = ()
@@ -102,7 +104,7 @@ class TransactionalSender:
         session = self._begin(work, batch, patience)
         self._judge.hold_unwell(work, session.client, patience)
         identity = identity_of(batch.token)
-        self._recall.decide_earlier(work, identity, session.client, _now_ms(batch), patience)
+        self._recall.decide_earlier(work, identity, _now_ms(batch), patience)
         for position in work.undecided() if batch.withdrawn else ():
             if work.messages[position].id in batch.withdrawn:
                 work.outcomes[position] = Reject("given up")

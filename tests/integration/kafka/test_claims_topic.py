@@ -79,7 +79,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_records_of_others_are_skipped_and_told_once(kafka: KafkaCluster, caplog: pytest.LogCaptureFixture) -> None:
     """No key, a key that is none of ours, a value that is none or binary: all that a stranger can write there.
 
-    In the same way a value could look like a mark and mean an endless list of ids: it is bounded by the record's size.
+    In the same way values that look like marks could take long to read, or stand under a key that is ours.
     """
     topic, claims = kafka.new_topic(), new_name()
     with once(kafka, topic, claims) as first, once(kafka, topic, claims) as heir:
@@ -93,6 +93,13 @@ def test_records_of_others_are_skipped_and_told_once(kafka: KafkaCluster, caplog
             assert foreign.flush(20) == 0
             sent.append(claim(first, range(10 * number, 10 * number + 5)))
             assert first.send(sent[-1]) == [DELIVERED] * 5
+        for one in sent:
+            place = place_of(one.token)
+            for value in (b"junk", None):
+                foreign.produce(claims, value, key=one.token.bytes, partition=place.partition)
+            for _ in range(20):
+                foreign.produce(claims, b"o" + b"1." * 200_000 + b"1", key=uuid4().bytes, partition=place.partition)
+        assert foreign.flush(20) == 0
         for one in sent:
             assert heir.send(again(heir, one, -1 - one.messages[0].id)) == [DELIVERED] * 6
     assert len(kafka.read(topic)) == 6 * len(values)

@@ -116,6 +116,31 @@ def test_frozen_broker_is_unknown_in_time_and_what_waits_is_not_sent(single: Kaf
     assert len(records) <= 600
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_sign_of_life_is_the_broker_s_own(single: KafkaCluster, exactly_once: bool) -> None:
+    """A broker that accepts connections and never answers gives none, whatever was learnt of it before.
+
+    In the same way a message whose earlier attempts are in doubt would wait for the topic of marks only.
+    """
+    topic = single.new_topic()
+    server = single.brokers[0].server
+    assert server
+    with opened(single.client, topic, exactly_once=exactly_once, timeout=2) as sink:
+        first = batch([message(1)], token=sink.new_token())
+        assert sink.send(first) == [DELIVERED]
+        assert sink.ask()
+        server.freeze()
+        try:
+            with pytest.raises(SinkUnavailable):
+                sink.ask()
+            sink.close()
+            with pytest.raises(SinkUnavailable):
+                sink.send(batch([message(1, prior_tokens=(first.token,))], token=sink.new_token()))
+        finally:
+            server.thaw()
+        assert sink.ask()
+
+
 def test_long_linger_delays_no_send(single: KafkaCluster) -> None:
     topic = single.new_topic(partitions=3)
     with opened(single.client, topic, linger_ms=5000) as sink:

@@ -19,7 +19,7 @@ import pytest
 from relay import publish
 from tests.command import Command
 from tests.servers.base import LOCALHOST, free_port, wait_until
-from tests.servers.kafka import KafkaCluster, mock_cluster
+from tests.servers.kafka import KafkaCluster, mock_cluster, new_name
 
 CONFIGURATION = """
 [log]
@@ -35,6 +35,20 @@ client = {{ "bootstrap.servers" = "{bootstrap}"{more} }}
 kind = "*"
 sink = "orders"
 """
+
+
+@pytest.mark.parametrize("written", ["infinity", "-infinity", "4000-01-01 BC", "123456-01-01"])
+def test_message_that_was_written_at_an_odd_time(relay_database_url: str, tmp_path: Path, written: str) -> None:
+    """A writer may set it, and PostgreSQL has more times than RFC 3339 and Kafka."""
+    relay = Command(relay_database_url, tmp_path)
+    with mock_cluster() as bootstrap:
+        relay.configure(CONFIGURATION.format(level="info", bootstrap=bootstrap, more=""))
+        relay("apply")
+        with psycopg.connect(relay_database_url) as conn:
+            conn.execute("insert into relay.outbox (kind, payload, created_at) values ('a', '1', %s)", [written])
+            conn.execute("insert into relay.outbox (kind, payload) values ('a', '2')")
+        relay("run", "--drain")
+        assert {record.value for record in KafkaCluster([], bootstrap).read("orders")} == {b"1", b"2"}
 
 
 def test_tombstone_in_plain_sql_and_in_python(relay_database_url: str, tmp_path: Path) -> None:
@@ -92,6 +106,29 @@ def test_every_line_of_librdkafka_is_a_line_of_the_log(
         with running(relay, tmp_path / "log") as lines:
             wait_until(lambda: sum("[outbox-relay-orders#" in line["event"] for line in lines()) > 20, timeout=40)
     assert Counter(line["level"] for line in lines())["debug"] > 20
+
+
+@pytest.mark.parametrize("exactly_once", ["false", "true"])
+def test_topic_that_is_missing_is_told_and_waited_for(
+    kafka: KafkaCluster, relay_database_url: str, tmp_path: Path, exactly_once: str
+) -> None:
+    relay = Command(relay_database_url, tmp_path)
+    good, missing = kafka.new_topic(), new_name()
+    text = CONFIGURATION.format(level="info", bootstrap=kafka.bootstrap, more="")
+    relay.configure(text.replace('topic = "orders"', f'topic = "{{kind}}"\nexactly_once = {exactly_once}'))
+    relay("apply")
+    with psycopg.connect(relay_database_url, autocommit=True) as conn, running(relay, tmp_path / "log") as lines:
+        conn.execute("insert into relay.outbox (kind, payload) select %s, '1' from generate_series(1, 300)", [missing])
+        wait_until(
+            lambda: conn.execute("select 1 from relay.destinations where destination = %s", [missing]).fetchone()
+        )
+        conn.execute("insert into relay.outbox (kind, payload) select %s, '1' from generate_series(1, 10)", [good])
+        wait_until(lambda: len(kafka.read(good)) == 10, timeout=20)
+        wait_until(lambda: any(missing in str(line) for line in lines()), timeout=20)
+        kafka.new_topic(missing)
+        wait_until(lambda: conn.execute("select count(*) from relay.outbox").fetchone() == (0,), timeout=40)
+        assert conn.execute("select count(*) from relay.dead").fetchone() == (0,)
+    assert len(kafka.read(missing)) == 300
 
 
 def test_broker_that_is_down_does_not_fill_the_log(relay_database_url: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sinks.base import SinkConfig
 from sinks.kafka.options import KafkaOptions, producer_options
 from sinks.kafka.sink import KafkaSink
+from sinks.testing import message
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
@@ -107,6 +108,16 @@ def test_topic_that_cannot_be_is_refused_at_once(key: str, topic: str) -> None:
 @pytest.mark.parametrize("topic", ["orders", "{kind}.", ".{kind}", "{header.type:my topic}", "a.b-c_{key}"])
 def test_topic_that_may_be_is_taken(topic: str) -> None:
     assert str(KafkaOptions.model_validate({"topic": topic}).topic) == topic
+
+
+def test_sink_tells_where_a_message_goes() -> None:
+    def sink(topic: str) -> KafkaSink:
+        return KafkaSink(SinkConfig("orders", KafkaOptions.model_validate({"topic": topic}), client=NOWHERE))
+
+    one = message(1, kind="order.created")
+    assert (sink("orders").sole_destination, sink("orders").destination(one)) == ("orders", "orders")
+    assert (sink("{kind}").sole_destination, sink("{kind}").destination(one)) == (None, "order.created")
+    assert sink("{key}").destination(one) is None
 
 
 def test_options_are_asked_about_in_silence(capfd: pytest.CaptureFixture[str]) -> None:
