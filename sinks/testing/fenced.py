@@ -53,3 +53,23 @@ class FencedSinkContract(SinkContract):
             with pytest.raises(ClaimRevoked):
                 sink.send(silent)
         self.assert_arrived([one, two, three])
+
+    def test_what_is_given_up_is_not_sent_and_cannot_arrive_later(self) -> None:
+        stalled = batch([message(1), message(2)])
+        first, second = (one._replace(prior_tokens=(stalled.token,)) for one in stalled.messages)
+        with self.opened() as sink, self.opened() as zombie:
+            given_up = batch([first, second, message(3)], withdrawn=frozenset({first.id}))
+            assert [type(outcome) for outcome in sink.send(given_up)] == [Reject, Delivered, Delivered]
+            with pytest.raises(ClaimRevoked):
+                zombie.send(stalled)
+        self.assert_arrived(given_up.messages[1:])
+
+    def test_what_is_given_up_and_had_arrived_is_delivered(self) -> None:
+        first = batch([message(1), message(2)])
+        again = [one._replace(prior_tokens=(first.token,)) for one in first.messages]
+        with self.opened() as sink:
+            sink.send(first)
+            outcomes = list(sink.send(batch(again, withdrawn=frozenset({again[0].id}))))
+        assert outcomes == [DELIVERED] * 2
+        assert all(isinstance(outcome, Delivered) and outcome.before for outcome in outcomes)
+        self.assert_arrived(first.messages)
