@@ -177,7 +177,7 @@ class Engine:
             # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
             self._settled.append(claim.token)
         self._metrics.settled(self.name, verdict)
-        tell(self.name, verdict)
+        tell(claim, verdict)
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sender.sink.fenced
