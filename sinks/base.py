@@ -184,6 +184,12 @@ class Sink(ABC):
         return f"{type(self).__module__}.{type(self).__qualname__}"
 
     @property
+    def clients_replaced(self) -> int:
+        """How often this object had to replace the client that it sends with, as that had failed for good. A metric
+        counts it."""
+        return 0
+
+    @property
     def sole_destination(self) -> str | None:
         """The only topic, queue or stream that this sink sends to, as `Hold` names it; None: messages decide."""
         return None

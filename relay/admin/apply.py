@@ -14,6 +14,7 @@ from psycopg import Connection
 from relay.admin.difference import Difference, difference
 from relay.config.settings import UNROUTED, Settings
 from relay.database.connection import Database
+from relay.database.identities import set_missing
 from relay.database.locks import Say, with_patience
 from relay.errors import RelayError
 from relay.statements import statement
@@ -59,6 +60,7 @@ def refuse(database: Database, changes: Difference) -> None:
 
 def reroute(database: Database) -> Iterator[int]:
     """Route messages that had no route and have one by now. Yields how many, a batch at a time, each committed."""
+    set_missing(database)
     after: int | None = 0
     while after is not None:
         rows = database.query(statement("admin/apply/unrouted_ready"), {"after": after, "messages": BATCH_MESSAGES})

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 
 from relay.database.connection import Database
+from relay.database.identities import set_missing
 from relay.database.locks import Say, with_patience
 from relay.errors import RelayError
 from relay.process.store import Store
@@ -45,6 +46,8 @@ def begin(database: Database, sink: str, shards: int, *, say: Say) -> int | None
         shards: 0: without order.
         say: told what it waits for.
     """
+
+    set_missing(database)
 
     def work() -> int | None:
         with database.transaction() as conn:

@@ -37,8 +37,9 @@ CANCEL_S = 2.0
 
 # What passes by itself: SQLSTATE classes and codes of a restart, a fail-over, a time-out, a conflict, an overload.
 PASSING_CLASSES = ("08", "40", "53", "57", "58")
-# 55000 and 42P10: a publication was made; a relay gives its tables the identity that they need (`relay.identities`).
-PASSING_CODES = ("25006", "25P03", "55000", "42P10", "55006", "55P03", "26000", "XX000")
+PASSING_CODES = ("25006", "25P03", "55006", "55P03", "26000", "XX000")
+# Of a table that is published, and that has not the identity yet that this needs (`relay.database.identities`).
+PUBLISHED_CODES = ("55000", "42P10")
 
 
 SESSION_OPTIONS = (
@@ -229,6 +230,8 @@ def translated(error: psycopg.Error) -> RelayError:
     if state is None:
         lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return DatabaseUnavailable(text) if lost else RelayError(text)
+    if state in PUBLISHED_CODES:
+        return DatabaseUnavailable(f"{text} ({state}): relays set that within seconds; where none runs: relay migrate")
     if state.startswith(PASSING_CLASSES) or state in PASSING_CODES:
         return DatabaseUnavailable(f"{text} ({state})")
     if state == "42501":

@@ -20,6 +20,17 @@ LOOK_S = 1.0
 SAY_S = 30.0
 
 
+def set_missing(database: Database) -> None:
+    """Give every table the identity that it needs, unless it is locked: for commands, which may run without relays.
+
+    Raises:
+        DatabaseUnavailable: try again later.
+        RelayError: this role may not.
+    """
+    while database.query(statement("database/set_identities"), {"back": False})[0][0]:
+        pass
+
+
 class Identities:
     """Raises as `Database.query` does."""
 

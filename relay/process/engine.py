@@ -73,6 +73,7 @@ class Engine:
         self._steps = Steps(settings.name, stopping.wait_at_once)
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
+        self._replaced = 0
         self.claimed = 0
         """How many claims were not empty since the start."""
 
@@ -97,7 +98,14 @@ class Engine:
         self.claimed += 1
         with self._leases.holding(claim, self._settings.lease, asked_at) as lease:
             self._deliver(claim, lease)
+        self._count_replaced_clients()
         return 0.0
+
+    def _count_replaced_clients(self) -> None:
+        now = self._sender.sink.clients_replaced
+        # A sink that was made anew begins at 0.
+        self._metrics.clients_replaced(self.name, now - self._replaced if now >= self._replaced else now)
+        self._replaced = now
 
     def close(self) -> None:
         self._sender.close()
@@ -169,7 +177,7 @@ class Engine:
             # Where an answer was unknown, a copy of the request may still be under way: its mark must stay.
             self._settled.append(claim.token)
         self._metrics.settled(self.name, verdict)
-        tell(self.name, verdict)
+        tell(claim, verdict)
 
     def _release(self, claim: Claim, *, unknown: bool, reason: str) -> None:
         unknown = unknown and self._sender.sink.fenced

@@ -24,6 +24,12 @@ class Metrics:
             "relay_lease_lost", "Claims that were lost before their settle.", ["sink"], registry=self.registry
         )
         self._reaped = Counter("relay_reaped", "Messages freed from expired claims.", ["sink"], registry=self.registry)
+        self._replaced = Counter(
+            "relay_clients_replaced",
+            "Clients of brokers that failed for good and were replaced.",
+            ["sink"],
+            registry=self.registry,
+        )
         self._send = Histogram(
             "relay_send_seconds", "Time that one batch took to send.", ["sink"], registry=self.registry
         )
@@ -49,7 +55,7 @@ class Metrics:
         """A sink has its series from now on, whatever becomes of it."""
         for outcome in OUTCOMES:
             self._messages.labels(sink, outcome)
-        for metric in (self._lost, self._reaped, self._send):
+        for metric in (self._lost, self._reaped, self._replaced, self._send):
             metric.labels(sink)
 
     def unavailable(self, destinations: Iterable[Unavailable]) -> None:
@@ -84,6 +90,9 @@ class Metrics:
 
     def lost(self, sink: str) -> None:
         self._lost.labels(sink).inc()
+
+    def clients_replaced(self, sink: str, clients: int) -> None:
+        self._replaced.labels(sink).inc(clients)
 
     def reaped(self, sink: str, messages: int) -> None:
         self._reaped.labels(sink).inc(messages)

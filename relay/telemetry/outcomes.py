@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+
 import structlog
 
-from relay.claims.claim import Verdict
+from relay.claims.claim import Claim, Verdict
+from sinks.base import Message
 
 log = structlog.get_logger("relay")
 
 
-def tell(sink: str, verdict: Verdict) -> None:
-    """One line for each dead message, and one for all others that are not simply delivered."""
-    for message_id, reason in verdict.dead:
-        log.warning("message is dead", sink=sink, id=message_id, reason=reason)
+def tell(claim: Claim, verdict: Verdict) -> None:
+    """One line for each dead message, and one for all others that are not simply delivered. At level debug a line for
+    each that is."""
+    sink = claim.sink
+    if logging.getLogger("relay").isEnabledFor(logging.DEBUG):
+        for message in (claim.messages[position] for position in verdict.delivered):
+            log.debug("message delivered", sink=sink, **_who(message), attempts=message.attempts)
+    if verdict.dead:
+        known = {message.id: _who(message) for message in claim.messages}
+        for number, reason in verdict.dead:
+            log.warning("message is dead", sink=sink, **known.get(number, {"id": number}), reason=reason)
     for name, finding in verdict.destinations.items():
         if finding.news and finding.works:
             log.info("destination works again", sink=sink, name=name)
@@ -24,3 +34,8 @@ def tell(sink: str, verdict: Verdict) -> None:
     failed = verdict.failed()
     for message_id, reason in failed[:1]:
         log.info("messages failed", sink=sink, count=len(failed), first_id=message_id, reason=reason)
+
+
+def _who(message: Message) -> dict[str, int | str]:
+    """What tells a message from all others, here and at its consumer."""
+    return {"id": message.id, "message_id": str(message.message_id), "kind": message.kind}

@@ -54,8 +54,8 @@ class KafkaSink(Sink):
         return self._judge.options
 
     @property
-    def fatal_producers(self) -> int:
-        """How many producers ended with a fatal error and were replaced."""
+    def clients_replaced(self) -> int:
+        """How many producers ended with a fatal error."""
         return self._sender.fatal_producers
 
     def fingerprint(self) -> str:

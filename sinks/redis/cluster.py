@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -26,6 +27,8 @@ REDIRECTS: Final = 3
 """How often a call follows a slot that has moved."""
 FRESH_S: Final = 1.0
 """For how long the cluster is believed to be as it was learnt."""
+DEMOTION_S: Final = 3.0
+"""So long after a fail-over the former primary may not be told yet that it is a replica, and may take over again."""
 
 
 def slot_of(key: str) -> int:
@@ -98,6 +101,11 @@ def _ranges(answer: list[Any], asked: Address) -> list[Range]:
     )
 
 
+def _range_of(slot: int, ranges: list[Range]) -> Range | None:
+    at = bisect_right(ranges, slot, key=lambda each: each.first) - 1
+    return ranges[at] if at >= 0 and slot <= ranges[at].last else None
+
+
 class Cluster:
     """The nodes of a cluster."""
 
@@ -106,6 +114,8 @@ class Cluster:
         self._config = config
         self._connections: dict[Address, RedisConnection] = {}
         self._ranges: list[Range] = []
+        self._former: deque[tuple[float, list[Range]]] = deque()
+        """What was learnt within `DEMOTION_S`, and when."""
         self._moved: dict[int, Address] = {}
         """Owners of slots as refusals told them, since the ranges were learnt."""
         self._learnt_at = 0.0
@@ -147,31 +157,30 @@ class Cluster:
             else:
                 # A node that a partition cut off still names itself; denied is no news.
                 if not isinstance(info, bytes) or b"cluster_state:fail" not in info:
-                    self._learnt_at = now
-                    self._ranges, self._moved = _ranges(answer, address), {}
-                    self._forget_former_nodes()
+                    self._accept(_ranges(answer, address), now)
                     return connection
                 reason = f"CLUSTERDOWN says {address[0]}:{address[1]}"
             self._connections[address] = self._connections.pop(address)  # the next time it is asked last
         raise SinkUnavailable(reason, unknown=False)
 
-    def _forget_former_nodes(self) -> None:
+    def _accept(self, ranges: list[Range], now: float) -> None:
+        self._learnt_at = now
+        self._ranges, self._moved = ranges, {}
+        self._former.append((now, ranges))
+        while self._former[0][0] < now - DEMOTION_S:
+            self._former.popleft()
         for address in self._connections.keys() - self.nodes - set(self._place.addresses):
             self._connections.pop(address).drop()
 
-    def _range(self, slot: int) -> Range | None:
-        at = bisect_right(self._ranges, slot, key=lambda each: each.first) - 1
-        return self._ranges[at] if at >= 0 and slot <= self._ranges[at].last else None
-
     def owner(self, slot: int) -> Address | None:
         """The node that serves a slot, as far as is known."""
-        found = self._range(slot)
+        found = _range_of(slot, self._ranges)
         return self._moved.get(slot) or (found.owner if found else None)
 
     def replicas(self, slot: int) -> int:
-        """How many of them could take the slot over from its node, as far as is known."""
-        found = self._range(slot)
-        return found.replicas if found else 0
+        """How many of them could take the slot over from its node, now or within the last seconds."""
+        found = [_range_of(slot, ranges) for _, ranges in self._former]
+        return max((each.replicas for each in found if each), default=0)
 
     @property
     def nodes(self) -> set[Address]:

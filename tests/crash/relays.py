@@ -86,9 +86,9 @@ class Relays:
         files = {launch.log: None for launch in self.launches}
         return "".join(file.read_text(errors="replace") for file in files)
 
-    def kill(self) -> int:
-        """SIGKILL one, and start another in its place; which one."""
-        relay = self._stopped()
+    def kill(self, index: int | None = None) -> int:
+        """SIGKILL one, or that one, and start another in its place; which one."""
+        relay = self._stopped() if index is None else self._running[index]
         self.killed_holding += relay.pid in self._holders()
         relay.kill()
         relay.wait()
@@ -142,16 +142,14 @@ class Relays:
         ).fetchone()  # fmt: skip
         return row is not None and not row[0]
 
-    def holding(self) -> int | None:
-        """Wait a moment until one of those that are awake holds messages; its number."""
+    def holds(self, index: int) -> bool:
+        """Wait a moment until this one holds messages; whether it does."""
         deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            holders = self._holders()
-            for index, relay in enumerate(self._running):
-                if relay.pid in holders and not self._is_frozen(relay):
-                    return index
+        while self._running[index].pid not in self._holders():
+            if time.monotonic() > deadline:
+                return False
             time.sleep(self._chance.uniform(0, LONGEST_PAUSE_S))
-        return None
+        return True
 
     def _stopped(self) -> subprocess.Popen[bytes]:
         """One that is stopped (SIGSTOP), most often at a moment when it holds messages."""
@@ -194,7 +192,9 @@ class Relays:
 
     def _start(self, launch: Launch) -> subprocess.Popen[bytes]:
         with launch.log.open("ab") as log:
-            return subprocess.Popen(launch.command("run"), env={**os.environ, **launch.env}, stderr=log)
+            return subprocess.Popen(
+                launch.command("run"), env={**os.environ, **launch.env}, cwd=launch.file.parent, stderr=log
+            )
 
 
 def _wake(relay: subprocess.Popen[bytes]) -> None:

@@ -108,8 +108,9 @@ def test_sentinels_replace_a_primary_that_goes_on_serving(
             assert_all_once_in_order(found, writer.written)
 
 
-@pytest.mark.parametrize("how", ["", "FORCE"])
-def test_cluster_replaces_a_primary_that_goes_on_serving(outbox: Outbox, how: str) -> None:
+@pytest.mark.parametrize(("how", "rounds"), [("", 1), ("FORCE", 1), ("TAKEOVER", 4)])
+def test_cluster_replaces_a_primary_that_goes_on_serving(outbox: Outbox, how: str, rounds: int) -> None:
+    """The old one stops only once it hears of it; there and back again, before all nodes know who replicates whom."""
     with run_redis_cluster(replicas=1) as nodes:
         url = "redis+cluster://" + ",".join(f"{LOCALHOST}:{node.port}" for node in nodes)
         outbox.configure({"events": {"type": "redis-stream", "url": url, "order": "key", "shards": 4}})
@@ -118,13 +119,20 @@ def test_cluster_replaces_a_primary_that_goes_on_serving(outbox: Outbox, how: st
         with outbox.relay():
             with writer.writing():
                 wait_until(lambda: len(stream(owner)) > 100, what="the first messages")
-                with replica.client() as client:
-                    client.execute_command("CLUSTER FAILOVER", *how.split())
-                    wait_until(lambda: client.info("replication")["role"] == "master", timeout=20, what="the promotion")
-                before = writer.written
-                wait_until(lambda: max(stream(replica)) > before, timeout=20, what="it being pushed to")
+                for _ in range(rounds):
+                    take_over(replica, how)
+                    owner, replica, before = replica, owner, writer.written
+                    wait_until(lambda: max(stream(owner)) > before, timeout=30, what="it being pushed to")  # noqa: B023
             outbox.wait_until_empty(timeout=30)
-        assert_all_once_in_order(stream(replica), writer.written)
+        assert_all_once_in_order(stream(owner), writer.written)
+
+
+def take_over(replica: RedisServer, how: str) -> None:
+    """Let it become the primary, once it has what the primary has."""
+    with replica.client() as client:
+        wait_until(lambda: client.info("replication").get("master_link_status") == "up", timeout=20, what="the link")
+        client.execute_command("CLUSTER FAILOVER", *how.split())
+        wait_until(lambda: client.info("replication")["role"] == "master", timeout=20, what="the promotion")
 
 
 def fails_over(group: Sentinel) -> bool:

@@ -45,6 +45,8 @@ def check(world: World, drained: bool) -> Iterator[Violation]:
     for sink in world.sinks:
         yield from _check_sink(world, sink, committed[sink.name])
     yield from _status(world)
+    if world.untrue:
+        yield Violation("status untrue", "operators", tuple(world.untrue))
     yield from _crashes(world)
 
 
@@ -142,7 +144,9 @@ def _untrue(world: World) -> Iterator[str]:
 
 def _crashes(world: World) -> Iterator[Violation]:
     """Relays that ended by themselves, or did not end when asked to; tracebacks anywhere."""
-    wrong = [f"{log.name}: a relay ended by itself with {code}" for log, code in world.relays.ended]
+    wrong = [
+        f"{log.name}: a relay ended by itself with {code}" for log, code in world.relays.ended if not world.resharded
+    ]
     for log, relay in world.relays.left:
         # The signal itself: it came before Python was up.
         if relay.poll() not in (0, -signal.SIGTERM):

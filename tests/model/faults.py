@@ -1,27 +1,15 @@
-"""What goes wrong: processes, sessions, wires, servers. Each is over by itself, or when the world is healed."""
+"""What goes wrong: processes, sessions, wires, servers. It is over by itself, or when the world is healed.
+
+Each fault gets a random generator that decides how it comes.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from tests.crash import faults as wires
 from tests.model.world import World
 from tests.servers.proxy import Direction
-
-Fault = Callable[[World, random.Random], None]
-REDIS = frozenset({"stream", "stream_keys", "stream_strict", "jobs", "jobs_keys"})
-LOCAL = frozenset({"local_threads", "local_processes", "local_skip", "local_block"})
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A step that a plan may choose."""
-
-    do: Fault
-    needs: frozenset[str] = field(default_factory=frozenset)
-    """Sinks of which it needs one; none: it fits any world."""
 
 
 def kill(world: World, _: random.Random) -> None:
@@ -54,15 +42,25 @@ def disturb_redis(world: World, chance: random.Random) -> None:
 
 
 def hold_requests(world: World, chance: random.Random) -> None:
-    """What one relay sends to Redis, or what it is answered, is held in the network, and let go long after."""
+    """What one relay sends to Redis, or what it is answered, is held in the network, and let go long after; meanwhile
+    that relay may die. One at a time: another relay must be able to go on with its messages."""
     direction = chance.choice((Direction.TO_SERVER, Direction.TO_SERVER, Direction.TO_CLIENT))
-    dies, seconds = chance.random() < 0.4, chance.uniform(1.0, 14.0)
-    relay = chance.randrange(len(world.plan.relays))
+    dies, outlives_lease = chance.random() < 0.4, chance.random() < 0.7
+    relay, more = chance.randrange(len(world.plan.relays)), chance.uniform(0.5, 3.0)
+    if "redis" in world.held:
+        return
+    world.held.add("redis")
     proxy = world.wires.proxies["redis"][relay]
     proxy.stall(direction)
-    if dies and world.relays.holding() is not None:
-        world.relays.kill()
-    world.later(seconds, proxy.resume)
+    if dies and world.relays.holds(relay):
+        world.relays.kill(relay)
+
+    def let_go() -> None:
+        proxy.resume()
+        world.held.discard("redis")
+
+    lease = float(world.plan.relays[relay]["lease"].removesuffix("s"))
+    world.later(more + (lease + 1.0 if outlives_lease else 0), let_go)
 
 
 def fail_jobs(world: World, chance: random.Random) -> None:
@@ -70,15 +68,3 @@ def fail_jobs(world: World, chance: random.Random) -> None:
     file = world.folder / "down"
     file.touch()
     world.later(chance.uniform(0.2, 4.0), lambda: file.unlink(missing_ok=True))
-
-
-FAULTS: dict[str, Kind] = {
-    "kill": Kind(kill),
-    "terminate": Kind(terminate),
-    "freeze": Kind(freeze),
-    "end sessions": Kind(end_sessions),
-    "disturb database": Kind(disturb_database),
-    "disturb redis": Kind(disturb_redis, REDIS),
-    "hold requests": Kind(hold_requests, REDIS),
-    "fail jobs": Kind(fail_jobs, LOCAL),
-}

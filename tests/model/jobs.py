@@ -14,7 +14,7 @@ from pathlib import Path
 from sinks.local import Hold, Message, Reject, Retry
 
 FOLDER = "MODEL_FOLDER"
-LONGEST_S = 0.004
+LONGEST_S = 0.03
 
 
 def local_threads(message: Message) -> None:

@@ -25,6 +25,7 @@ DEFAULTS: Mapping[str, str] = {
 MOST_DEFAULTS = 3
 MOST_SINKS = 4
 RELAYS = (2, 4)
+LEASES_S = (2, 3, 4)
 PAUSE_S = (0.2, 2.5)
 """Between two steps."""
 
@@ -93,7 +94,7 @@ def make_plan(seed: int, seconds: float, sinks: Sequence[str], steps: Mapping[st
 
 
 def _settings(chance: random.Random) -> dict[str, Any]:
-    lease = chance.choice((3, 4, 6))
+    lease = chance.choice(LEASES_S)
     return {
         "batch_messages": chance.choice((1, 3, 20, 100, 1000)),
         "workers": chance.choice((1, 1, 2, 4)),

@@ -6,15 +6,16 @@ import random
 import shutil
 import tempfile
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.model import servers
 from tests.model.check import Violation, check
-from tests.model.faults import FAULTS
+from tests.model.commands import finish
 from tests.model.plan import Plan
 from tests.model.stage import Stage
-from tests.model.world import World, drain, heal, new_world
+from tests.model.steps import STEPS
+from tests.model.world import World, new_world
 from tests.servers.base import wait_until
 
 DRAINED_WITHIN_S = 90.0
@@ -67,11 +68,58 @@ def live(world: World) -> None:
     world.live(world.plan.seconds)
     world.note("all is healed")
     heal(world)
+    world.end_work()
+    finish(world)
 
 
 def _do(world: World, name: str, seed: int) -> None:
     world.note(name)
-    FAULTS[name].do(world, random.Random(seed))
+    STEPS[name].do(world, random.Random(seed))
+
+
+def heal(world: World) -> None:
+    """End all that is wrong."""
+    world.rest()
+    servers.heal(world)
+    world.wires.heal()
+    world.relays.thaw()
+    world.writers.stop()
+    (world.folder / "down").unlink(missing_ok=True)
+    (world.folder / "healed").touch()
+
+
+def unblock(world: World, sink: str) -> None:
+    """Put back what is dead; then let go what nobody else lets go."""
+    [(dead, blocked)] = world.sql(
+        "select (select count(*) from relay.dead where sink = %s),"
+        " (select count(*) from relay.stuck_keys where sink = %s and retry_at is null)",
+        sink, sink,
+    ) or [(0, 0)]  # fmt: skip
+    if dead:
+        world.command("dead", "requeue", "--sink", sink, "--yes")
+    elif blocked:
+        world.command("keys", "release", "--all", "--sink", sink)
+
+
+def drain(world: World, timeout: float) -> bool:
+    """Wait until nothing is left to deliver; whether that came true."""
+
+    def empty() -> bool:
+        world.relays.keep_alive()
+        for sink in world.sinks:
+            if sink.blocks:
+                unblock(world, sink.name)
+        [(left,)] = world.sql(
+            "select (select count(*) from relay.outbox) + (select count(*) from relay.claims)"
+            " + (select count(*) from relay.stuck_keys)"
+        ) or [(1,)]
+        return bool(left == 0)
+
+    try:
+        wait_until(empty, timeout=timeout, interval=0.3)
+    except TimeoutError:
+        return False
+    return True
 
 
 def stop(world: World) -> None:
@@ -83,8 +131,3 @@ def stop(world: World) -> None:
         wait_until(lambda: all(relay.poll() is not None for relay in left), timeout=STOPPED_WITHIN_S, interval=0.1)
     except TimeoutError:
         world.note("a relay that got SIGTERM goes on")
-
-
-def needs(names: Mapping[str, object]) -> dict[str, frozenset[str]]:
-    """Steps to choose from, with the sinks of which each needs one."""
-    return {name: FAULTS[name].needs for name in names}

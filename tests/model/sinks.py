@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.crash.brokers import Copy
 from tests.model.stage import Stage, Wires
@@ -22,6 +22,8 @@ class Destination(ABC):
 
     exact = False
     may_die = False
+    at_least: ClassVar[Mapping[str, Any]] = {}
+    """Keys that it has in every relay, whatever that relay has for the others."""
 
     def __init__(self, name: str, keys: Mapping[str, Any]) -> None:
         self.name = name
@@ -92,6 +94,59 @@ class LocalDestination(Destination):
             yield from map(copy_of, self._file.read_text().splitlines())
 
 
+class SlotsDestination(Destination):
+    """A stream for each key, spread over a cluster's nodes. All relays go there by the nodes' own proxies."""
+
+    exact = True
+
+    def __init__(self, name: str, keys: Mapping[str, Any], stage: Stage, wires: Wires) -> None:
+        assert stage.slots
+        self._cluster = stage.slots
+        super().__init__(
+            name, {"type": "redis-stream", "url": self._cluster.url, "stream": f"{name}:{{key:none}}", **keys}
+        )
+
+    def held(self) -> Iterator[Copy]:
+        for client in self._cluster.clients:
+            for stream in client.scan_iter(f"{self.name}:*"):
+                entries: Any = client.xrange(stream)
+                yield from (copy_of(fields[b"payload"]) for _, fields in entries)
+
+
+class SentinelDestination(Destination):
+    """A stream of a primary whose replica must confirm; sentinels say which one that is."""
+
+    exact = True
+
+    def __init__(self, name: str, keys: Mapping[str, Any], stage: Stage, wires: Wires) -> None:
+        assert stage.sentinel
+        self._sentinel = stage.sentinel
+        there = {"url": self._sentinel.url, "stream": name, "wait_replicas": 1}
+        super().__init__(name, {"type": "redis-stream", **there, **keys})
+
+    def held(self) -> Iterator[Copy]:
+        with self._sentinel.current().client() as client:
+            entries: Any = client.xrange(self.name)
+            yield from (copy_of(fields[b"payload"]) for _, fields in entries)
+
+
+class KafkaDestination(Destination):
+    """A topic of this seed alone."""
+
+    # Whoever takes a dead sender's messages over ends its transactions first, one identity after the other.
+    at_least: ClassVar[Mapping[str, Any]] = {"send_timeout": "3s", "lease": "9s"}
+
+    def __init__(self, name: str, keys: Mapping[str, Any], stage: Stage, wires: Wires) -> None:
+        assert stage.kafka
+        self._cluster = stage.kafka
+        self._topic = self._cluster.new_topic(partitions=6, replicas=min(3, len(self._cluster.brokers)))
+        self.exact = "exactly_once" in keys
+        super().__init__(name, {"type": "kafka", "topic": self._topic, "client": self._cluster.client, **keys})
+
+    def held(self) -> Iterator[Copy]:
+        return (copy_of(record.value or b"") for record in self._cluster.read(self._topic, timeout=60))
+
+
 Make = Callable[[Stage, Wires], Destination]
 
 BACKOFF = {"base": "100ms", "max": "1s"}
@@ -99,6 +154,10 @@ BACKOFF = {"base": "100ms", "max": "1s"}
 
 def _redis(name: str, **keys: Any) -> Make:
     return lambda stage, wires: RedisDestination(name, keys | {"backoff": BACKOFF}, stage, wires)
+
+
+def _other(name: str, kind: Callable[[str, Mapping[str, Any], Stage, Wires], Destination], **keys: Any) -> Make:
+    return lambda stage, wires: kind(name, keys | {"backoff": BACKOFF}, stage, wires)
 
 
 def _local(name: str, **keys: Any) -> Make:
@@ -115,7 +174,12 @@ SINKS: Mapping[str, Make] = {
     "local_processes": _local("local_processes", concurrency=2, executor="process"),
     "local_skip": _local("local_skip", concurrency=3, shards=8, after_dead="skip"),
     "local_block": _local("local_block", concurrency=3, shards=5, after_dead="block"),
+    "slots": _other("slots", SlotsDestination),
+    "slots_keys": _other("slots_keys", SlotsDestination, shards=8),
+    "sentinel_keys": _other("sentinel_keys", SentinelDestination, shards=4),
+    "kafka_keys": _other("kafka_keys", KafkaDestination, shards=8),
+    "kafka_once": _other("kafka_once", KafkaDestination, shards=16, exactly_once=True),
 }
 """By name."""
-FROM_WHEELS = tuple(SINKS)
+FROM_WHEELS = tuple(name for name in SINKS if not name.startswith("kafka"))
 """Those whose servers come with Python packages."""

@@ -9,13 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from tests.redis_clusters import Cluster, run_cluster
+from tests.servers import kafka
 from tests.servers.base import Server, free_port
+from tests.servers.kafka import KafkaCluster
 from tests.servers.postgres import PostgresCluster, new_cluster
 from tests.servers.proxy import FaultProxy
-from tests.servers.redis import RedisServer, run_redis
+from tests.servers.redis import RedisServer, Sentinel, run_redis, run_redis_sentinel
 
 T = TypeVar("T")
 NEEDS_REDIS = ("stream", "jobs")
+BROKERS = 3
 
 
 class Restartable(Generic[T]):
@@ -48,11 +52,28 @@ class Restartable(Generic[T]):
 
 @dataclass
 class Stage:
-    """What all seeds of a run share."""
+    """What all seeds of a run share. What no sink needs is not there."""
 
     cluster: PostgresCluster
     postgres: Restartable[Server]
     redis: Restartable[RedisServer]
+    slots: Cluster | None = None
+    sentinel: Sentinel | None = None
+    kafka: KafkaCluster | None = None
+
+    def clear(self) -> None:
+        """Forget what an earlier seed left. Topics are new for each."""
+        for server in self._redis_servers():
+            with server.client() as client:
+                client.flushall()
+
+    def _redis_servers(self) -> Iterator[RedisServer]:
+        if self.redis.up:
+            yield self.redis.server
+        if self.slots:
+            yield from self.slots.nodes
+        if self.sentinel:
+            yield self.sentinel.current()
 
 
 @contextmanager
@@ -76,7 +97,18 @@ def stage(sinks: Sequence[str], postgres: int, redis: str) -> Iterator[Stage]:
         stack.callback(server.stop)
         if any(name.startswith(NEEDS_REDIS) for name in sinks):
             server.start()
-        yield Stage(cluster, database, server)
+        yield Stage(
+            cluster,
+            database,
+            server,
+            slots=stack.enter_context(run_cluster(redis)) if _any(sinks, "slots") else None,
+            sentinel=stack.enter_context(run_redis_sentinel(redis)) if _any(sinks, "sentinel") else None,
+            kafka=stack.enter_context(kafka.new_cluster(BROKERS)) if _any(sinks, "kafka") else None,
+        )
+
+
+def _any(sinks: Sequence[str], beginning: str) -> bool:
+    return any(name.startswith(beginning) for name in sinks)
 
 
 class Wires:

@@ -8,8 +8,11 @@ import json
 import os
 import random
 import subprocess
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +31,9 @@ from tests.model.writers import Writers
 from tests.servers.base import wait_until
 from tests.servers.postgres import migrate, new_database
 
+COMMAND_S = 100.0
+STARTED_WITHIN_S = 60.0
+OPERATORS = 2
 ROOT = Path(__file__).parents[2]
 Action = Callable[[], object]
 
@@ -52,6 +58,18 @@ class World:
     """Sinks of which dead messages were discarded."""
     releases: set[str] = field(default_factory=set)
     """Sinks of which keys were released."""
+    untrue: list[str] = field(default_factory=list)
+    """What was seen meanwhile and should not be."""
+    held: set[str] = field(default_factory=set)
+    """Servers that do not get what a relay sends."""
+    resharded: bool = False
+    """Whether the relays' files and the database had different numbers of shards for a while."""
+    pausing: Mapping[str, threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
+    """By sink: one at a time pauses it or moves it to other shards."""
+    applying: threading.Lock = field(default_factory=threading.Lock)
+    _operators: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(OPERATORS))
+    _work: list[Future[object]] = field(default_factory=list)
+    _healing: threading.Event = field(default_factory=threading.Event)
     _later: list[tuple[float, int, Action]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
     _started: float = field(default_factory=time.monotonic)
@@ -78,9 +96,16 @@ class World:
 
     def rest(self) -> None:
         """Whatever was to happen later happens now."""
+        self._healing.set()
         while self._later:
             _, _, action = heapq.heappop(self._later)
             action()
+
+    def end_work(self) -> None:
+        """Wait for the operators."""
+        for future in self._work:
+            future.result()
+        self._work.clear()
 
     def _wait(self, until: float) -> None:
         while (left := until - self.now) > 0:
@@ -97,13 +122,34 @@ class World:
             self.note(f"the database refused: {error}")
             return []
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """A `relay` command, to its end. It has no proxy before the database."""
+    def operate(self, work: Action) -> None:
+        """Let an operator do this as soon as one has time."""
+        self._work.append(self._operators.submit(work))
+
+    def halt(self, seconds: float) -> None:
+        """An operator waits, or goes on at once where everything is being healed."""
+        self._healing.wait(seconds)
+
+    def command(self, *arguments: str, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
+        """A `relay` command, to its end. It has no proxy before the database.
+
+        Args:
+            timeout: seconds after which it is killed.
+        """
         launch = self.relays.launches[0]
         env = {**os.environ, **launch.env, "RELAY_DATABASE_URL": self.url}
-        done = subprocess.run(
-            launch.command(*arguments), env=env, capture_output=True, text=True, timeout=100, check=False
-        )
+        command = launch.command(*arguments)
+        try:
+            done = subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=timeout or COMMAND_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            self.note(f"relay {' '.join(arguments)}: killed")
+            # One that was to be killed answers nothing; any other one hangs.
+            done = subprocess.CompletedProcess(command, -9, "", "")
+            if timeout is None:
+                self.untrue.append(f"relay {' '.join(arguments)} did not end within {COMMAND_S:g} s")
+            return done
         self.note(f"relay {' '.join(arguments)}: {done.returncode} {done.stdout[-300:]!r} {done.stderr[-600:]!r}")
         self.answers.append(done)
         return done
@@ -133,9 +179,7 @@ def new_world(plan: Plan, stage: Stage, folder: Path, tree: Path | None) -> Iter
         audit.install(url)
         _set_defaults(url, plan)
         servers = {"postgres": url, **({"redis": stage.redis.server.url} if stage.redis.up else {})}
-        if stage.redis.up:
-            with stage.redis.server.client() as client:
-                client.flushall()
+        stage.clear()
         wires = Wires(stack, folder, len(plan.relays), servers)
         sinks = [SINKS[name](stage, wires) for name in plan.sinks]
         configure(plan, sinks, folder)
@@ -146,8 +190,15 @@ def new_world(plan: Plan, stage: Stage, folder: Path, tree: Path | None) -> Iter
             for number in range(len(plan.relays))
         ]
         relays = stack.enter_context(Relays(url, launches, random.Random(plan.writers + 1)))
+        wait_until(lambda: _relays(url) == len(launches), timeout=STARTED_WITHIN_S, what="all relays having started")
         writers = stack.enter_context(Writers(url, plan))
         yield World(plan, stage, folder, url, wires, sinks, relays, writers)
+
+
+def _relays(url: str) -> int:
+    with psycopg.connect(url) as conn:
+        row = conn.execute("select count(*) from relay.relays").fetchone()
+    return row[0] if row else 0
 
 
 def _set_defaults(url: str, plan: Plan) -> None:
@@ -164,53 +215,6 @@ def configure(plan: Plan, sinks: list[Destination], folder: Path) -> None:
     kinds = [("all", sink.name) for sink in sinks] + [(f"to.{sink.name}", sink.name) for sink in sinks]
     routes = "".join(f"[[routes]]\nkind = {json.dumps(kind)}\nsink = {json.dumps(name)}\n" for kind, name in kinds)
     for number, own in enumerate(plan.relays):
-        sections = "".join(section(sink.name, **{**sink.keys(number), **own}) for sink in sinks)
+        sections = "".join(section(sink.name, **{**sink.keys(number), **own, **sink.at_least}) for sink in sinks)
         head = '[database]\ntimeout = "5s"\n[log]\nformat = "json"\n'
         (folder / f"relay-{number}.toml").write_text(head + sections + routes, encoding="utf-8")
-
-
-def heal(world: World) -> None:
-    """End all that is wrong."""
-    world.rest()
-    world.stage.postgres.start()
-    if "redis" in world.wires.urls:
-        world.stage.redis.start()
-    world.wires.heal()
-    world.relays.thaw()
-    world.writers.stop()
-    (world.folder / "down").unlink(missing_ok=True)
-    (world.folder / "healed").touch()
-
-
-def unblock(world: World, sink: str) -> None:
-    """Put back what is dead; then let go what nobody else lets go."""
-    [(dead, blocked)] = world.sql(
-        "select (select count(*) from relay.dead where sink = %s),"
-        " (select count(*) from relay.stuck_keys where sink = %s and retry_at is null)",
-        sink, sink,
-    ) or [(0, 0)]  # fmt: skip
-    if dead:
-        world.command("dead", "requeue", "--sink", sink, "--yes")
-    elif blocked:
-        world.command("keys", "release", "--all", "--sink", sink)
-
-
-def drain(world: World, timeout: float) -> bool:
-    """Wait until nothing is left to deliver; whether that came true."""
-
-    def empty() -> bool:
-        world.relays.keep_alive()
-        for sink in world.sinks:
-            if sink.blocks:
-                unblock(world, sink.name)
-        [(left,)] = world.sql(
-            "select (select count(*) from relay.outbox) + (select count(*) from relay.claims)"
-            " + (select count(*) from relay.stuck_keys)"
-        ) or [(1,)]
-        return bool(left == 0)
-
-    try:
-        wait_until(empty, timeout=timeout, interval=0.3)
-    except TimeoutError:
-        return False
-    return True

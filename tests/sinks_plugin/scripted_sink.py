@@ -12,6 +12,7 @@ Keys of the script, all optional:
 - ``kinds``: for each kind of message what becomes of it (default: delivered);
 - ``delay``: seconds before a batch is looked at; ``each``: seconds for each message; ``burn``: seconds of computing;
 - ``hang``: true, or the name of one sink: wait until it no longer is;
+- ``replaced``: how many clients it has replaced;
 - ``later``: what sending does once all messages are dealt with.
 
 What can be done is in `_do`; it is a word, or an object with ``do`` and further facts.
@@ -82,6 +83,10 @@ class ScriptedSink(Sink):
     def destination(self, message: Message) -> str | None:
         options: ScriptedOptions = self.config.options
         return options.destinations.get(message.kind)
+
+    @property
+    def clients_replaced(self) -> int:
+        return int(self._script().get("replaced", 0))
 
     def open(self) -> None:
         _do(self._script().get("open", "deliver"))

@@ -122,3 +122,18 @@ def test_writers_lose_little_while_the_identity_waits_for_a_lock(outbox: Outbox)
         for thread in threads:
             thread.join()
     assert 0 < observed.share < 0.2
+
+
+@every_postgres
+def test_commands_need_no_relay_for_it(outbox: Outbox) -> None:
+    outbox.configure({"main": {"order": "key", "shards": 4}}, routes=[{"kind": "other", "sink": "main"}])
+    outbox.insert(9, key="a", sink="main")
+    outbox.insert(5)
+    outbox.sql("create publication p for all tables")
+    done = outbox.run_relay("reshard", "main", "7", "--yes")
+    assert done.returncode == 0, done.stderr
+    outbox.sql("alter table relay.outbox replica identity default")
+    outbox.configure({"main": {"order": "key", "shards": 7}}, routes=[{"kind": "made", "sink": "main"}])
+    done = outbox.run_relay("apply", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert "routed 5 messages" in done.stdout

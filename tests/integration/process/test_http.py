@@ -34,6 +34,18 @@ def test_metrics_count_every_message_once(outbox: Outbox) -> None:
         wait_until(lambda: relay.metric("relay_listener_up") == 1)
 
 
+def test_metrics_count_the_clients_that_a_sink_replaced(outbox: Outbox) -> None:
+    """The sink counts them since it was made, and is asked after each claim. In the same way it may begin anew."""
+    outbox.configure()
+    with outbox.relay() as relay:
+        assert relay.metric("relay_clients_replaced_total", sink="main") == 0
+        for replaced, total in ((2, 2), (2, 2), (3, 3), (1, 4)):
+            outbox.broker.script(replaced=replaced)
+            outbox.insert()
+            outbox.wait_until_empty()
+            wait_until(lambda: relay.metric("relay_clients_replaced_total", sink="main") == total)  # noqa: B023
+
+
 def test_a_client_that_says_nothing_blocks_no_other(outbox: Outbox) -> None:
     outbox.configure()
     with outbox.relay() as relay, ExitStack() as stack:

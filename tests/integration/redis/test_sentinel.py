@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import redis
@@ -13,8 +14,9 @@ from sinks.base import DELIVERED, Batch, Outcome, SinkUnavailable
 from sinks.redis.stream import RedisStreamSink
 from sinks.testing import batch, message
 from tests.redis_sinks import payloads, streams
-from tests.servers.base import LOCALHOST, free_port, wait_until
-from tests.servers.redis import Sentinel, run_redis, run_redis_sentinel
+from tests.servers.base import LOCALHOST, free_port, port_open, run_server, wait_until
+from tests.servers.redis import Sentinel, find_redis, run_redis, run_redis_sentinel
+from tests.servers.sqs_stub import certificate
 
 
 @pytest.fixture
@@ -159,3 +161,23 @@ def _outcomes(sink: RedisStreamSink, claim: Batch) -> list[Outcome]:
 def _flags(watcher: redis.Redis) -> str:
     (fields,) = watcher.execute_command("SENTINEL SLAVES", "primary")
     return " ".join(fields["flags"]) if isinstance(fields["flags"], list | set) else str(fields["flags"])
+
+
+@pytest.mark.full
+def test_tls_on_the_way_to_sentinels_and_primary(tmp_path: Path) -> None:
+    certificate_file, key = certificate(tmp_path)
+    port, watcher = free_port(), free_port()
+    files = {"tls-cert-file": certificate_file, "tls-key-file": key, "tls-ca-cert-file": certificate_file}
+    tls = [part for name, value in files.items() for part in (f"--{name}", str(value))]
+    with run_redis("redis:7.0", "--tls-port", str(port), "--tls-auth-clients", "no", *tls):
+        file = tmp_path / "sentinel.conf"
+        lines = [f"{name} {value}" for name, value in files.items()]
+        lines += ["port 0", f"tls-port {watcher}", "tls-auth-clients no", "tls-replication yes", f"dir {tmp_path}"]
+        file.write_text("\n".join([*lines, f"sentinel monitor primary {LOCALHOST} {port} 1", ""]))
+        argv = [*find_redis("redis:7.0"), str(file), "--sentinel"]
+        with run_server(argv, ready=lambda: port_open(watcher), name="redis-sentinel"):
+            url = f"rediss+sentinel://{LOCALHOST}:{watcher}/primary"
+            with pytest.raises(SinkUnavailable, match=r"(?i)certificate.verify.failed"), streams(url):
+                pass
+            with streams(url, client={"ssl_ca_certs": str(certificate_file)}) as sink:
+                wait_until(lambda: sends(sink, 1), what="a message getting through")

@@ -99,7 +99,7 @@ def test_only_what_is_not_acknowledged_is_sent_again(sink: KafkaSink) -> None:
     assert first.purged
     assert first.taken + second.taken == [str(one.message_id) for one in sent]
     assert len(first.taken) == 29
-    assert sink.fatal_producers == 1
+    assert sink.clients_replaced == 1
 
 
 def test_a_producer_that_was_fatal_before_the_send_is_replaced_too(sink: KafkaSink) -> None:
@@ -107,7 +107,7 @@ def test_a_producer_that_was_fatal_before_the_send_is_replaced_too(sink: KafkaSi
     StubProducer.made[0].fatal = True
     assert sink.send(batch(messages())) == [DELIVERED] * 100
     assert len(StubProducer.made[1].taken) == 100
-    assert sink.fatal_producers == 1
+    assert sink.clients_replaced == 1
 
 
 def test_one_fatal_producer_after_the_other_leaves_the_rest_to_the_next_send(sink: KafkaSink) -> None:
@@ -116,7 +116,7 @@ def test_one_fatal_producer_after_the_other_leaves_the_rest_to_the_next_send(sin
     assert outcomes[:40] == [DELIVERED] * 40
     assert {type(outcome) for outcome in outcomes[40:]} == {Hold}
     assert sink.send(batch(messages()[40:])) == [DELIVERED] * 60
-    assert sink.fatal_producers == 4
+    assert sink.clients_replaced == 4
 
 
 def test_nothing_acknowledged_at_all_is_unknown(sink: KafkaSink) -> None:
