@@ -32,7 +32,7 @@ def test_a_statement_that_was_given_up_does_not_go_on(database_url: str) -> None
         holder.execute("lock table held")
         for _ in range(4):
             with pytest.raises(DatabaseUnavailable):
-                ours.query("select from held")
+                ours.query("select from public.held")
         assert sessions(database_url, "given up") <= 1
 
 
