@@ -34,6 +34,20 @@ from sinks.outcomes import (
 __all__ = ["ARRIVED", "DELIVERED", "ClaimRevoked", "Delivered", "Hold", "Outcome", "Reject", "Retry", "SinkUnavailable"]
 
 
+class BadOption(ValueError):
+    """An option of the sink's own that does not go with its name, its order or its other options.
+
+    Args:
+        name: of the option.
+        expected: what is right.
+    """
+
+    def __init__(self, name: str, expected: str) -> None:
+        super().__init__(f"{name}: expected {expected}")
+        self.name = name
+        self.expected = expected
+
+
 class BadClient(ValueError):
     """Options of `client` that the library does not take, or that would break a promise of the sink.
 
