@@ -156,9 +156,16 @@ class Database:
         return encodings.codec_of(self.connection().info.parameter_status("server_encoding") or "UTF8") or "utf-8"
 
     def connection(self) -> psycopg.Connection[Any]:
-        """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN."""
+        """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN.
+
+        Raises:
+            DatabaseUnavailable, RelayError: none can be made, as of `query`.
+        """
         if self._conn is None or self._conn.closed:
-            self._conn = self._connect()
+            try:
+                self._conn = self._connect()
+            except psycopg.Error as error:
+                raise translated(error) from error
         return self._conn
 
     def _connect(self) -> _Connection:

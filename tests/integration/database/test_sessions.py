@@ -48,6 +48,20 @@ def test_a_transaction_that_nobody_goes_on_with_keeps_no_locks(database_url: str
         assert ours.query("select 1") == [(1,)]
 
 
+def test_a_server_that_refuses_is_unavailable_however_it_is_asked(database_url: str) -> None:
+    """Whatever of ours makes the connection: else the thread that asked would end."""
+    with FaultProxy.before(database_url) as proxy:
+        proxy.refuse()
+        with closing(Database(proxy.url(database_url), timeout=0.5)) as ours:
+            with pytest.raises(DatabaseUnavailable):
+                ours.connection()
+            with pytest.raises(DatabaseUnavailable):
+                _ = ours.encoding
+            with pytest.raises(DatabaseUnavailable), ours.transaction():
+                pass
+        proxy.resume()
+
+
 def test_a_silent_server_is_given_up_in_time(database_url: str) -> None:
     with FaultProxy.before(database_url) as proxy:
         with closing(Database(proxy.url(database_url), timeout=0.5, name="silent")) as ours:
