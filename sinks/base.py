@@ -11,9 +11,8 @@ never sleeps and never touches PostgreSQL: the relay alone decides what happens 
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 from uuid import UUID, uuid4
@@ -35,6 +34,20 @@ from sinks.outcomes import (
 __all__ = ["ARRIVED", "DELIVERED", "ClaimRevoked", "Delivered", "Hold", "Outcome", "Reject", "Retry", "SinkUnavailable"]
 
 
+class BadOption(ValueError):
+    """An option of the sink's own that does not go with its name, its order or its other options.
+
+    Args:
+        name: of the option.
+        expected: what is right.
+    """
+
+    def __init__(self, name: str, expected: str) -> None:
+        super().__init__(f"{name}: expected {expected}")
+        self.name = name
+        self.expected = expected
+
+
 class BadClient(ValueError):
     """Options of `client` that the library does not take, or that would break a promise of the sink.
 
@@ -45,18 +58,6 @@ class BadClient(ValueError):
     def __init__(self, expected: Mapping[str, str]) -> None:
         super().__init__("; ".join(f"{name}: expected {words}" for name, words in expected.items()))
         self.expected = dict(expected)
-
-
-def check_files(options: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Refuse files, such as certificates, that are not there: a library would find out when it connects.
-
-    Raises:
-        BadClient: an option of one of these names is the path of a file that cannot be read.
-    """
-    paths = {name: options.get(name) for name in names}
-    missing = [name for name, path in paths.items() if isinstance(path, str) and not os.access(path, os.R_OK)]
-    if missing:
-        raise BadClient({name: f"a file that can be read at {paths[name]}" for name in missing})
 
 
 class Number(float):
@@ -98,11 +99,7 @@ class Message(NamedTuple):
         return self.payload if self.payload is not None else self.body or b""
 
 
-def never_lost() -> bool:
-    return False
-
-
-def never_stopping() -> bool:
+def never() -> bool:
     return False
 
 
@@ -121,10 +118,10 @@ class Batch:
     """Ids of messages that are given up and must not be sent any more; only a fenced sink is given such. It sees to it
     that no earlier claim can deliver them from now on, and answers `Delivered(before=True)` for what one has delivered,
     `Reject` for the rest."""
-    lost: Callable[[], bool] = field(default=never_lost, compare=False)
+    lost: Callable[[], bool] = field(default=never, compare=False)
     """True once the claim may belong to somebody else. A sink that sends in several steps asks before
     each one, and stops; what it answers for the rest is not used."""
-    stopping: Callable[[], bool] = field(default=never_stopping, compare=False)
+    stopping: Callable[[], bool] = field(default=never, compare=False)
     """True once the relay was asked to stop. A sink that works on its messages for long asks before each one, begins no
     other, and answers `Hold` for the rest."""
 
@@ -145,8 +142,7 @@ class SinkConfig:
     send_timeout: float = 10.0
     """Seconds. Every call to the broker must end within it."""
     ordered: bool = False
-    """True where the relay promises order by key: then a message must not overtake an earlier one of its
-    key that failed."""
+    """True where the relay promises order by key: no message may overtake an earlier one of its key that failed."""
     client: Mapping[str, Any] = field(default_factory=dict)
     """Options for the broker's client library, handed over as they are."""
 
@@ -157,11 +153,8 @@ class Sink(ABC):
     Options: ClassVar[type[SinkOptions]] = SinkOptions
     fenced: bool = False
     """True where the receiver itself refuses a stale sender, so that prior tokens are worth keeping."""
-
     largest: int | None = None
-    """Bytes of a message beyond which this sink rejects it whatever it holds, where that is known: such a message need
-    not be read."""
-
+    """Bytes of a message beyond which this sink rejects it, whatever it holds; it is not read then. None: not known."""
     hand_over_s: ClassVar[int | None] = None
     """So many seconds before its time the broker can take a scheduled message, where an option `schedule` asks for it.
     The message then has its time, in seconds since 1970, in header `relay.at`."""
@@ -171,8 +164,7 @@ class Sink(ABC):
 
     @classmethod
     def defaults(cls, options: Any) -> Mapping[str, Any]:
-        """Where keys that every sink has, such as `batch_messages`, have another default for a sink with these
-        options."""
+        """Other defaults, for these options, of keys that every sink has, such as `batch_messages`."""
         return {}
 
     def fingerprint(self) -> str:

@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.servers.sqs_stub",
     "tests.harness.ordered",
     "tests.harness.outbox",
+    "tests.security.roles",
     "tests.servers.kafka",
     "tests.servers.docker",
 ]

@@ -34,16 +34,22 @@ def stuck_keys(database: Database, *, sink: str | None, everything: bool) -> Ite
     Args:
         everything: also those that wait for their next try, and not for a person.
     """
-    after = ("", -(2**63))
+    after = ("", -(2**63), b"")
     while True:
-        params = {"after_sink": after[0], "after_hash": after[1], "sink": sink, "everything": everything}
+        params = {
+            "after_sink": after[0],
+            "after_hash": after[1],
+            "after_digest": after[2],
+            "sink": sink,
+            "everything": everything,
+        }
         page = database.query(statement("admin/stuck_keys"), {**params, "keys": PAGE_KEYS})
-        for name, key, _, upto, retry_at, reason, since, waiting in page:
+        for name, key, _, _, upto, retry_at, reason, since, waiting in page:
             retry = None if retry_at is None else time_of(retry_at)
             yield WaitingKey(name, text_of(key, database.encoding) or "", upto, retry, reason, time_of(since), waiting)
         if len(page) < PAGE_KEYS:
             return
-        after = (page[-1][0], page[-1][2])
+        after = (page[-1][0], page[-1][2], page[-1][3])
 
 
 def release(database: Database, *, sink: str | None, keys: Sequence[str] | None) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from relay.claims.parking import Unavailable, count_waiting
 from relay.config.settings import UNROUTED
@@ -134,8 +135,10 @@ def read_status(database: Database) -> Status:
     return Status(sinks, unrouted, len(relays), count_waiting(database), relays)
 
 
-def _relay(worker: str, host: str | None, version: str | None, up: float, seen: float, sinks: Any) -> RelayStatus:
-    said = {name: one["waits"] for name, one in sorted((sinks or {}).items())}
+def _relay(
+    worker: str, host: str | None, version: str | None, up: float, seen: float, sinks: str | None
+) -> RelayStatus:
+    said = {name: one["waits"] for name, one in sorted(json.loads(sinks or "{}").items())}
     waits = {name: reason for name, reason in said.items() if reason is not None}
     return RelayStatus(worker, host, version, up, seen, [name for name in said if name not in waits], waits)
 

@@ -70,13 +70,13 @@ def let_due_keys_go(database: Database, keys: int = LET_GO_MESSAGES) -> int:
 def let_go(
     conn: psycopg.Connection[Any], locked: list[tuple[Any, ...]], messages: int, destination: str | None = None
 ) -> None:
-    """Let up to so many waiting messages of each locked key (sink, hash) go.
+    """Let up to so many waiting messages of each locked key (sink, hash, digest) go.
 
     Args:
         destination: what they are a probe of.
     """
     if locked:
-        sinks, hashes = (list(column) for column in zip(*locked, strict=True))
-        keys = {"sinks": sinks, "hashes": hashes, "messages": messages}
+        sinks, hashes, digests = (list(column) for column in zip(*locked, strict=True))
+        keys = {"sinks": sinks, "hashes": hashes, "digests": digests, "messages": messages}
         places = Places(row[0] for row in conn.execute(statement("settle/lock_waiting"), keys, binary=True))
         conn.execute(statement("settle/let_go"), keys | {"places": places, "destination": destination})

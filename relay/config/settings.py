@@ -31,7 +31,7 @@ from relay.config.registry import SinkTypeError, UnknownSinkType, load_sink
 from relay.config.sources import Sources, read_sources
 from relay.config.tree import KeyPath, nearest
 from relay.errors import ConfigError
-from sinks.base import BadClient
+from sinks.base import BadClient, BadOption
 
 __all__ = [
     "SHARDS",
@@ -202,6 +202,8 @@ def _try_client(checker: Checker, sink: SinkSettings, path: KeyPath) -> None:
     except BadClient as error:
         for option, expected in error.expected.items():
             checker.sources.problem((*path, "client", option), expected)
+    except BadOption as error:
+        checker.sources.problem((*path, error.name), error.expected)
     except ValueError as error:
         checker.sources.problem((*path, "client"), str(error))
     except Exception as error:  # noqa: BLE001 - a library may raise anything over a file that is missing or no certificate

@@ -12,17 +12,17 @@ It never repeats a statement: whether that is safe only the caller knows.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8BinaryLoader
 from psycopg.types.string import ByteaBinaryLoader
 
 from relay.database import encodings
+from relay.database.session import conninfo, options_of
 from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 from relay.statements import statement
 
@@ -40,22 +40,6 @@ PASSING_CLASSES = ("08", "40", "53", "57", "58")
 PASSING_CODES = ("25006", "25P03", "55006", "55P03", "26000", "XX000")
 # Of a table that is published, and that has not the identity yet that this needs (`relay.database.identities`).
 PUBLISHED_CODES = ("55000", "42P10")
-
-
-SESSION_OPTIONS = (
-    # A role may have another default, and each statement of ours is written for this one.
-    r"-c default_transaction_isolation=read\ committed",
-    # A plan that is made while the queue is empty is kept when it is full: it must not be one that reads all of it.
-    "-c enable_seqscan=off",
-    "-c enable_bitmapscan=off",
-    # Nor one that finds all that waits and sorts it, where an index has the first few in order.
-    "-c enable_sort=off",
-    "-c jit=off",
-)
-"""Through a pooler none of these can be set; there, nothing is prepared and every plan is made for the moment."""
-
-PLANNED_ONCE = "-c plan_cache_mode=force_generic_plan"
-"""For who runs the same statements again and again: planning one for its values costs as much as running it."""
 
 
 class _Connection(psycopg.Connection[Any]):
@@ -134,19 +118,27 @@ class Database:
             DatabaseUnavailable: the statement failed or its outcome is unknown, and time may heal it.
             RelayError: a person has to do something: a missing grant, a missing table.
         """
-        with self._translated() as conn:
+        with self._one_statement() as conn:
             cursor = conn.execute(sql, params, binary=True)
             return cursor.fetchall() if cursor.description else []
 
     def run(self, sql: LiteralString, params: dict[str, Any] | None = None) -> int:
         """Run one statement in its own transaction; return how many rows it changed. Raises as `query` does."""
-        with self._translated() as conn:
+        with self._one_statement() as conn:
             return conn.execute(sql, params).rowcount
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
         """A transaction around several statements. Raises as `query` does."""
         with self._translated() as conn, conn.transaction():
+            if self.pooled:
+                conn.execute(statement("database/begin_pooled"))
+            yield conn
+
+    @contextmanager
+    def _one_statement(self) -> Iterator[psycopg.Connection[Any]]:
+        # Connecting finds out whether a pooler is in between.
+        with self._translated() as conn, self.transaction() if self.pooled else nullcontext():
             yield conn
 
     def close(self) -> None:
@@ -164,9 +156,16 @@ class Database:
         return encodings.codec_of(self.connection().info.parameter_status("server_encoding") or "UTF8") or "utf-8"
 
     def connection(self) -> psycopg.Connection[Any]:
-        """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN."""
+        """The live connection, made if there is none. Only for what `query` cannot do, such as LISTEN.
+
+        Raises:
+            DatabaseUnavailable, RelayError: none can be made, as of `query`.
+        """
         if self._conn is None or self._conn.closed:
-            self._conn = self._connect()
+            try:
+                self._conn = self._connect()
+            except psycopg.Error as error:
+                raise translated(error) from error
         return self._conn
 
     def _connect(self) -> _Connection:
@@ -195,20 +194,23 @@ class Database:
         return conn
 
     def _connect_as(self, *, pooled: bool) -> _Connection:
-        options = () if pooled else SESSION_OPTIONS if self._brief else (*SESSION_OPTIONS, PLANNED_ONCE)
         url = self._url if isinstance(self._url, str) else self._url()
-        conninfo = _conninfo(url, timeout=self._timeout, name=self._name, options=options)
-        return _Connection.connect(conninfo, autocommit=True)
+        options = () if pooled else options_of(brief=self._brief)
+        info = conninfo(url, timeout=self._timeout, name=self._name, options=options)
+        return _Connection.connect(info, autocommit=True)
 
     def _begin_session(self, conn: _Connection) -> bool:
         """Bound what the server does for us; False where a pooler is in between."""
-        params = {"pid": conn.info.backend_pid, "timeout": self._timeout * STATEMENT_SHARE}
         try:
-            row = conn.execute(statement("database/begin_session"), params, prepare=False).fetchone()
+            row = conn.execute(statement("database/backend_pid"), prepare=False).fetchone()
+            direct = row is not None and row[0] == conn.info.backend_pid
+            if direct:
+                bounds = {"timeout": self._timeout * STATEMENT_SHARE}
+                conn.execute(statement("database/begin_session"), bounds, prepare=False)
         except psycopg.Error:
             conn.close()
             raise
-        return bool(row and row[0])
+        return direct
 
     @contextmanager
     def _translated(self) -> Iterator[psycopg.Connection[Any]]:
@@ -244,26 +246,3 @@ def translated(error: psycopg.Error) -> RelayError:
 def us_since_1970(binary: int) -> int:
     """Microseconds since 1970 from what the binary format gives for a timestamptz."""
     return binary + EPOCH_2000_US
-
-
-def _conninfo(url: str, *, timeout: float, name: str, options: Sequence[str]) -> str:
-    given = conninfo_to_dict(url)
-    ours: dict[str, Any] = {
-        "application_name": name,
-        # Whatever the role or the database prefers: payloads leave as UTF-8.
-        "client_encoding": "UTF8",
-        "connect_timeout": max(2, round(min(timeout, 10))),
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-    }
-    if options:
-        theirs = given.pop("options", None)
-        ours["options"] = " ".join([*([str(theirs)] if theirs else []), *options])
-    return make_conninfo("", **{**ours, **given})
-
-
-def masked(url: str) -> str:
-    """A connection string that may be shown: without its password."""
-    parts: Sequence[tuple[str, Any]] = sorted(conninfo_to_dict(url).items())
-    return " ".join(f"{key}={'***' if key in ('password', 'sslpassword') else value}" for key, value in parts)

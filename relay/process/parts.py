@@ -17,7 +17,6 @@ from relay.claims.scan import Scan
 from relay.claims.shards import ShardClaims
 from relay.config.settings import Settings, SinkSettings, reload_sink
 from relay.database.connection import Database
-from relay.process.applied import Drain
 from relay.process.circuit import Circuit
 from relay.process.engine import Engine
 from relay.process.guard import run_guarded
@@ -26,7 +25,7 @@ from relay.process.leases import Leases
 from relay.process.listener import Listener
 from relay.process.maintenance import Looks, Maintenance
 from relay.process.poll import Poll
-from relay.process.stopping import Stopping
+from relay.process.stopping import Drain, Stopping
 from relay.process.store import Store
 from relay.telemetry.metrics import Metrics
 from sinks.base import Sink

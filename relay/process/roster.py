@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 import structlog
 
-from relay.config.masking import mask_url
-from relay.config.settings import Settings, SinkSettings, reload_sink
+from relay.config.settings import Settings, reload_sink
 from relay.errors import ConfigError, UsageError
-from relay.process.applied import unfit
+from relay.process.candidate import BEGINS, Candidate, rival_of, unfit
 from relay.process.parts import Loops, Parts
 from relay.process.poll import Poll
 from relay.process.store import KnownSink, Rival, Said, Store
@@ -24,44 +22,10 @@ log = structlog.get_logger("relay")
 
 RETRY_S = 5.0
 """So often a sink that cannot be used is tried again: a file that was missing may be there."""
+RIVALS_S = 10.0
+"""So often it is looked, of sinks that are served, whether another relay delivers them elsewhere."""
 END_S = 0.2
 """So long it is waited for loops to end; then they are looked at the next time."""
-
-
-class _Sink:
-    """One configured sink."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.settings: SinkSettings | None = None
-        self.written: Any = None
-        """Its table in the configuration, to see whether it has changed."""
-        self.broken: str | None = None
-        """What is wrong with its configuration."""
-        self.destination: str | None = None
-        self.waits: str | None = "it has not begun yet"
-        """Why it is not served; None where it is, or may be."""
-        self.outdated = False
-        """Whether its loops still have other settings."""
-        self.loops: Loops | None = None
-
-    def use(self, settings: SinkSettings) -> None:
-        try:
-            sender = settings.sink_class(settings.config)
-            self.settings, self.destination, self.broken = settings, sender.fingerprint(), None
-            sender.close()
-        except Exception as error:  # noqa: BLE001 - of a sink that anybody may have written
-            self.fail(error)
-
-    def fail(self, error: Exception) -> None:
-        """It cannot be made, though it could be when the configuration was checked."""
-        self.settings, self.broken = None, mask_url(f"{type(error).__name__}: {error}")
-
-    def said(self) -> Said:
-        if self.loops is not None:
-            waits = self.waits or ("it takes up changed settings" if self.outdated else None)
-            return Said(self.loops.destination, waits)
-        return Said(self.destination, self.waits or "it begins")
 
 
 class Roster:
@@ -81,9 +45,9 @@ class Roster:
         self._store = store
         self._only = only
         self._settings = settings
-        self._sinks: dict[str, _Sink] = {}
+        self._sinks: dict[str, Candidate] = {}
         self._known: dict[str, int] | None = None
-        self._retried_at = time.monotonic()
+        self._retried_at = self._asked_at = time.monotonic()
         self._asked = False
         self.began = False
         """Whether it has looked once."""
@@ -133,17 +97,32 @@ class Roster:
             self._read_again()
         self._known = shards
         self._try_broken()
-        reasons = {sink.name: sink.broken or _unfit(sink, known) for sink in self._sinks.values()}
-        for sink in self._sinks.values():
-            self._note(sink, reasons[sink.name])
-        # Said before the others are looked at: of two that begin at once, one sees the other.
-        since = register()
-        rivals = self._store.rivals(self._parts.worker)
-        for sink in list(self._sinks.values()):
-            self._note(sink, reasons[sink.name] or _rival(sink, since.get(sink.name), self._parts.worker, rivals))
-            self._act(sink, known.get(sink.name))
+        while self._round(known, register):
+            pass
         self.began = True
         register()
+
+    def _round(self, known: Mapping[str, KnownSink], register: Callable[[], Mapping[str, float]]) -> bool:
+        """Look at each sink once; True where loops ended, so that others may begin."""
+        for sink in self._sinks.values():
+            sink.unfit = sink.broken or (unfit(sink.settings, known.get(sink.name)) if sink.settings else None)
+        # Said before the others are looked at: of two that begin at once, one sees the other.
+        since = register()
+        rivals = self._rivals()
+        ended = False
+        for sink in list(self._sinks.values()):
+            self._note(sink, sink.unfit or rival_of(sink, since.get(sink.name), self._parts.worker, rivals))
+            ended = self._end(sink) or ended
+            self._begin(sink, known.get(sink.name))
+        return ended
+
+    def _rivals(self) -> list[Rival]:
+        """What other relays say; now and then only, while every sink is served and nothing is to begin."""
+        settled = all(sink.loops is not None and not sink.outdated for sink in self._sinks.values())
+        if settled and time.monotonic() - self._asked_at < RIVALS_S:
+            return []
+        self._asked_at = time.monotonic()
+        return self._store.rivals(self._parts.worker)
 
     def _running(self) -> list[Loops]:
         return [sink.loops for sink in list(self._sinks.values()) if sink.loops is not None]
@@ -161,7 +140,7 @@ class Roster:
         self._settings = settings
         wanted = [name for name in settings.shards if not self._only or name in self._only]
         for name in wanted:
-            sink = self._sinks.setdefault(name, _Sink(name))
+            sink = self._sinks.setdefault(name, Candidate(name))
             self._parts.metrics.begin(name)
             written = settings.sources.tree.get("sinks", {}).get(name)
             if written == sink.written and not sink.broken and name in settings.sinks:
@@ -187,22 +166,29 @@ class Roster:
                 except ConfigError as error:
                     sink.broken = "; ".join(error.problems)
 
-    def _note(self, sink: _Sink, reason: str | None) -> None:
+    def _note(self, sink: Candidate, reason: str | None) -> None:
         if reason is not None and reason != sink.waits:
             log.warning("sink is not served", sink=sink.name, reason=reason)
         elif reason is None and sink.waits is not None and self.began:
             log.info("sink is served", sink=sink.name)
         sink.waits = reason
 
-    def _act(self, sink: _Sink, known: KnownSink | None) -> None:
+    def _end(self, sink: Candidate) -> bool:
+        """End loops that should not run; True where that is done. Others may begin in the next round, once it is said
+        where they deliver."""
         loops = sink.loops
-        if loops is not None and (sink.waits or sink.outdated):
-            loops.stop()
-            if not loops.ended(within=END_S):
-                return
-            sink.loops = None
-        sink.outdated = False
-        if sink.loops is None and sink.settings is not None and known is not None and not sink.waits:
+        if loops is None or not (sink.waits or sink.outdated):
+            return False
+        loops.stop()
+        if not loops.ended(within=END_S):
+            return False
+        sink.loops, sink.outdated, sink.waits = None, False, sink.waits or BEGINS
+        return True
+
+    def _begin(self, sink: Candidate, known: KnownSink | None) -> None:
+        if sink.loops is not None:
+            return
+        if sink.settings is not None and known is not None and not sink.waits:
             if sink.settings.shards != known.shards:
                 # They count; nothing of a configuration with another number is wrong but what it would apply.
                 log.warning("sink has other shards in the database", sink=sink.name, shards=known.shards)
@@ -213,27 +199,8 @@ class Roster:
                 sink.fail(error)
             else:
                 sink.loops.start()
-        elif sink.loops is None and sink.name not in self._settings.shards:
+        elif sink.name not in self._settings.shards:
             del self._sinks[sink.name]
-
-
-def _unfit(sink: _Sink, known: Mapping[str, KnownSink]) -> str | None:
-    return unfit(sink.settings, known.get(sink.name)) if sink.settings else None
-
-
-def _rival(sink: _Sink, since: float | None, worker: str, rivals: Collection[Rival]) -> str | None:
-    """Whether another relay delivers this sink elsewhere, and was there first."""
-    said = sink.said().destination
-    for rival in rivals:
-        if rival.sink != sink.name or rival.destination == said or since is None:
-            continue
-        first = (rival.since, rival.worker) < (since, worker)
-        if first or (rival.waits is None and sink.loops is None):
-            return (
-                f"relay {rival.worker} delivers it to {rival.destination}, this one would deliver it to {said}:"
-                " it waits until that relay has ended, or has the same configuration"
-            )
-    return None
 
 
 def _nothing(settings: Settings, broken: list[str]) -> UsageError:

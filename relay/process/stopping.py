@@ -1,9 +1,19 @@
-"""How the process is told to end: first gracefully, then at once. Every wait in it ends when this says so."""
+"""How the process is told to end: first gracefully, then at once. Every wait in it ends when this says so.
+Where it was told to end with the work, `Drain` knows when that is.
+"""
 
 from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
+
+import structlog
+
+from relay.errors import DatabaseUnavailable
+from relay.process.store import Store
+
+log = structlog.get_logger("relay")
 
 
 class Stopping:
@@ -48,3 +58,34 @@ class Stopping:
     def wait_at_once(self, seconds: float | None = None) -> bool:
         """Wait for the stop at once; True where it came."""
         return self._at_once.wait(seconds)
+
+
+class Drain:
+    """Knows when nothing of these sinks is due or claimed, and says once what a person has to end."""
+
+    def __init__(self, store: Store, sinks: Sequence[str]) -> None:
+        self._store = store
+        self._sinks = sinks
+        self._said: set[str | tuple[str, str]] = set()
+
+    def is_done(self) -> bool:
+        try:
+            if self._store.is_drained(self._sinks):
+                return True
+            for name, known in self._store.known_sinks().items():
+                if name in self._sinks and known.paused is not None and name not in self._said:
+                    self._said.add(name)
+                    log.warning("waiting for a paused sink", sink=name, reason=known.paused)
+            for one in self._store.unavailable():
+                if one.sink in self._sinks and one.waiting and (one.sink, one.name) not in self._said:
+                    self._said.add((one.sink, one.name))
+                    log.warning(
+                        "waiting for an unavailable destination",
+                        sink=one.sink,
+                        name=one.name,
+                        waiting=one.waiting,
+                        reason=one.reason,
+                    )
+        except DatabaseUnavailable:
+            pass
+        return False

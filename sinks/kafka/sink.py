@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID, uuid4
 
-from sinks.base import Batch, Hold, Message, Outcome, Reject, Sink, SinkConfig, never_lost
+from sinks.base import Batch, Hold, Message, Outcome, Reject, Sink, SinkConfig, never
 from sinks.envelopes.envelope import BadEnvelope
 from sinks.kafka.client import Patience, Record
 from sinks.kafka.judge import Judge
@@ -74,7 +74,7 @@ class KafkaSink(Sink):
             return None
 
     def ask(self) -> bool:
-        self._judge.admin.ask(Patience(self.config.send_timeout, never_lost))
+        self._judge.admin.ask(Patience(self.config.send_timeout, never))
         return True
 
     def new_token(self) -> UUID:
@@ -82,7 +82,7 @@ class KafkaSink(Sink):
         return self._sender.new_token() if isinstance(self._sender, TransactionalSender) else uuid4()
 
     def open(self) -> None:
-        self._sender.open(Patience(self.config.send_timeout, never_lost))
+        self._sender.open(Patience(self.config.send_timeout, never))
 
     def close(self) -> None:
         self._sender.close()

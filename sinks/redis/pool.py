@@ -10,7 +10,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from sinks.base import SinkConfig, check_files
+from sinks.base import SinkConfig
+from sinks.files import check_files
 from sinks.redis.url import Address, Place
 
 SENTINEL_S: Final = 1.0

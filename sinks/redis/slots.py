@@ -21,7 +21,7 @@ from uuid import UUID
 
 import redis
 
-from sinks.base import Batch, Hold, Message, Outcome, SinkConfig, SinkUnavailable
+from sinks.base import BadOption, Batch, Hold, Message, Outcome, SinkConfig, SinkUnavailable
 from sinks.redis.cluster import Cluster, Tags, one_slot, slot_of
 from sinks.redis.connection import request
 from sinks.redis.errors import client_refused
@@ -40,14 +40,15 @@ class SlotFence:
         name: what a message's stream is called.
 
     Raises:
-        ValueError: order by key is asked for, but the streams of a key are in several slots.
+        BadOption: order by key is asked for, but the streams of a key are in several slots.
     """
 
     def __init__(self, place: Place, config: SinkConfig, name: Callable[[Message], str]) -> None:
         if config.ordered and not one_slot(name, of_key=True):
-            raise ValueError(
+            raise BadOption(
+                "stream",
                 'on a cluster with order = "key" a stream whose slot depends on nothing but the key, such as '
-                '"orders", "orders:{key}" or "{{orders}}:{kind}"'
+                '"orders", "orders:{key}" or "{{orders}}:{kind}"',
             )
         self._only_one_slot = one_slot(name, of_key=False)
         self._cluster = Cluster(place, config)

@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import Field, field_validator
 
-from sinks.base import Batch, Message, SinkConfig
+from sinks.base import BadOption, Batch, Message, SinkConfig
 from sinks.envelopes.cloudevents import StructuredOptions, structured
 from sinks.redis.connection import Argument, bulk
 from sinks.redis.fence import Fence, RedisOptions, RedisSink
@@ -70,7 +70,7 @@ class RedisStreamSink(RedisSink):
     def __init__(self, config: SinkConfig) -> None:
         super().__init__(config)
         if config.options.stream.text == "{sink}" and not is_stream_name(config.name):
-            raise ValueError(f"{NAMES}; here the sink's name is the stream's")
+            raise BadOption("stream", f"{NAMES}; here the sink's name is the stream's")
         self._envelope = structured(config)
 
     def fingerprint(self) -> str:

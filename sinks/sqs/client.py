@@ -21,7 +21,8 @@ from botocore.config import Config
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
-from sinks.base import BadClient, SinkConfig, check_files
+from sinks.base import BadClient, SinkConfig
+from sinks.files import check_files
 from sinks.sqs.errors import Cause, NotSent, Refused, Unanswered, describe
 
 LARGEST_MESSAGE: Final = 2**20

@@ -59,7 +59,8 @@ select f.ctid, f.id,
        f.deaths, (select unread from picked), f.shard,
        case when f.key is not null and exists (select from relay.stuck_keys k where k.sink = %(sink)s)
             then (select k.upto from relay.stuck_keys k
-                   where k.sink = %(sink)s and k.key_hash = relay.hash_of(f.key, null)) end,
+                   where k.sink = %(sink)s and k.key_hash = relay.hash_of(f.key, null)
+                     and k.key = f.key) end,
        f.destination
   from relay.outbox f
  where f.ctid = any((select places from picked)::tid[])

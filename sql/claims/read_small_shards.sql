@@ -20,7 +20,8 @@ select o.*
                case when exists (select from relay.stuck_keys k where k.sink = %(sink)s) and r.key is not null
                      and (cardinality(stuck.hashes) = 17 or relay.hash_of(r.key, null) = any(stuck.hashes))
                     then (select k.upto from relay.stuck_keys k
-                           where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)) end,
+                           where k.sink = %(sink)s and k.key_hash = relay.hash_of(r.key, null)
+                             and k.key = r.key) end,
                null
           from relay.outbox r
          cross join lateral (

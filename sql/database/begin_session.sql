@@ -1,11 +1,8 @@
--- Through a pooler in transaction mode the backend is another one than the one that was connected to. There, nothing may
--- be set. Elsewhere a statement that this side has given up must not go on, and wait for locks, on that side; nor may a
--- transaction keep its locks when this side is gone and nobody can say so.
-select direct,
-       case when direct and (statement = 0 or statement > %(timeout)s::float8)
+-- A statement that this side has given up must not go on, and wait for locks, on that side; nor may a transaction keep its
+-- locks when this side is gone and nobody can say so.
+select case when statement = 0 or statement > %(timeout)s::float8
             then set_config('statement_timeout', round(%(timeout)s::float8 * 1000)::text, false) end,
-       case when direct and (idle = 0 or idle > %(timeout)s::float8)
+       case when idle = 0 or idle > %(timeout)s::float8
             then set_config('idle_in_transaction_session_timeout', round(%(timeout)s::float8 * 1000)::text, false) end
-  from (select pg_backend_pid() = %(pid)s as direct,
-               extract(epoch from current_setting('statement_timeout')::interval)::float8 as statement,
+  from (select extract(epoch from current_setting('statement_timeout')::interval)::float8 as statement,
                extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval)::float8 as idle) session

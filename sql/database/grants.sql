@@ -19,14 +19,16 @@ begin
   end;
   -- Whatever a restore left open: functions are everybody's unless that is taken away.
   revoke execute on all functions in schema relay from public;
-  grant execute on function relay.publish, relay.enqueue, relay.hash_of to public;
+  grant execute on function relay.publish, relay.enqueue, relay.hash_of, relay.bucket_of, relay.names_sinks to public;
   if exists (select from pg_catalog.pg_roles where rolname = 'relay_writer') then
     grant usage on schema relay to relay_writer;
     -- By column: a shard or a claim of a writer's own making would keep its message from ever being sent.
     grant insert (sink, kind, key, payload, body, headers, message_id, run_at, max_attempts, dedupe_key)
        on relay.outbox to relay_writer;
     grant insert on relay.debezium_outbox to relay_writer;
-    grant execute on function relay.publish, relay.enqueue, relay.hash_of, relay.accept_debezium to relay_writer;
+    grant execute on function relay.publish, relay.enqueue, relay.hash_of, relay.accept_debezium, relay.read_properties
+       to relay_writer;
+    grant usage on sequence relay.outbox_id_seq to relay_writer;
   end if;
   if exists (select from pg_catalog.pg_roles where rolname = 'relay_worker') then
     grant usage on schema relay to relay_worker;
@@ -41,7 +43,8 @@ begin
     grant execute on function relay.hash_of, relay.set_identities, relay.publications, relay.routes_digest, relay.advance_ids,
                               relay.remember, relay.add_token
        to relay_worker;
+    grant usage on sequence relay.outbox_id_seq to relay_worker;
   end if;
-  grant usage on sequence relay.outbox_id_seq to public;
+  revoke usage on sequence relay.outbox_id_seq from public;
 end
 $grants$

@@ -1,9 +1,9 @@
 -- One statement, which is all or nothing: run it by psql -v ON_ERROR_STOP=1 -f, or in a migration of your own tool.
 do $relay_migration$
 declare
-  v_settings constant text[] := '{{lock_timeout,statement_timeout,idle_in_transaction_session_timeout,search_path,'
+  v_settings constant pg_catalog.text[] := '{{lock_timeout,statement_timeout,idle_in_transaction_session_timeout,search_path,'
                                 'standard_conforming_strings}}';
-  v_before constant text[] := array(select pg_catalog.current_setting(s) from pg_catalog.unnest(v_settings) s);
+  v_before constant pg_catalog.text[] := array(select pg_catalog.current_setting(s) from pg_catalog.unnest(v_settings) s);
 begin
 execute $begin$
 {begin}

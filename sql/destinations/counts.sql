@@ -12,7 +12,8 @@ select d.sink, d.destination, d.reason, extract(epoch from clock_timestamp() - d
                             from relay.stuck_keys k
                            cross join lateral (
                                  select from relay.outbox o
-                                  where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.run_at = 'infinity'
+                                  where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.key = k.key
+                                    and o.run_at = 'infinity'
                                   limit %(most)s) waiting
                            where k.sink = d.sink and k.destination = d.destination
                            limit %(most)s) of_keys)

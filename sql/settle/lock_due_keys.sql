@@ -1,5 +1,5 @@
 -- As lock_stuck_keys, for those whose time has come.
-select sink, key_hash
+select sink, key_hash, key_digest
   from relay.stuck_keys
  where retry_at <= now() and sink <> all(array(select name from relay.sinks where resharding))
  order by retry_at

@@ -3,7 +3,7 @@
 -- it is stuck again, and due at once. A key whose first message waits for a destination goes on when that is available; it
 -- is looked at once a day all the same.
 insert into relay.stuck_keys as stuck (sink, key_hash, key, upto, retry_at, reason, destination)
-select distinct on (key_hash)
+select distinct on (key_hash, t.key)
        %(sink)s, relay.hash_of(t.key, null) as key_hash, t.key, t.first - 1,
        case when t.reason is null then now()
             when t.destination is not null then clock_timestamp() + interval '1 day'
@@ -15,8 +15,8 @@ select distinct on (key_hash)
   from unnest(%(keys)s::text[], %(firsts)s::bigint[], %(blocked)s::boolean[], %(afters)s::float8[],
               %(attempts)s::bigint[], %(reasons)s::text[], %(destinations)s::text[])
        as t (key, first, blocked, after, attempts, reason, destination)
- order by key_hash, t.reason is null, t.first
-    on conflict (sink, key_hash) do update
+ order by key_hash, t.key, t.reason is null, t.first
+    on conflict (sink, key_hash, key_digest) do update
    set upto = least(stuck.upto, excluded.upto),
        retry_at = case when stuck.retry_at is null then null
                        when excluded.reason is not null then excluded.retry_at

@@ -186,12 +186,12 @@ def test_relays_that_disagree_where_a_sink_is(filed: Outbox) -> None:
     there = elsewhere(filed, "there")
     with filed.relay() as old:
         delivers(filed, "main")
-        write(filed, main={"folder": str(there)})
+        write(filed, main={"folder": str(there), "place": "there"})
         with filed.relay() as new:
             wait_until(lambda: new.events("sink is not served"), timeout=10)
             (event,) = new.events("sink is not served")
-            assert "delivers it to scripted" in event["reason"]
-            assert f"this one would deliver it to scripted {there}" in event["reason"]
+            assert "delivers it to scripted here" in event["reason"]
+            assert "this one would deliver it to scripted there" in event["reason"]
             assert 'sink "main": relay ' in check(filed)
             for _ in range(5):
                 delivers(filed, "main")
@@ -210,7 +210,7 @@ def test_a_sink_moves_where_every_relay_is_told(filed: Outbox) -> None:
     there = elsewhere(filed, "there")
     with filed.relay() as first, filed.relay() as second:
         delivers(filed, "main")
-        write(filed, main={"folder": str(there)})
+        write(filed, main={"folder": str(there), "place": "there"})
         first.signal(signal.SIGHUP)
         wait_until(lambda: first.events("sink is not served"), timeout=10)
         delivers(filed, "main")
@@ -228,7 +228,7 @@ def test_a_relay_that_was_killed_keeps_nobody_waiting_for_long(filed: Outbox) ->
     status = filed.run_relay("status")
     assert "0 relays" in status.stdout
     filed.sql("update relay.relays set seen_at = seen_at - interval '30 seconds'")
-    write(filed, main={"folder": str(elsewhere(filed, "there"))})
+    write(filed, main={"folder": str(elsewhere(filed, "there")), "place": "there"})
     with filed.relay():
         wait_until(lambda: said(filed, "main") == [None], timeout=10)
 

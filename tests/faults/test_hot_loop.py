@@ -44,7 +44,7 @@ def test_idle_relays_poll_about_once_a_second(outbox: Outbox) -> None:
         time.sleep(8)
         seen = transactions(outbox) - before
     # Each relay: a claim, two rounds of maintenance, a probe now and then.
-    assert seen / 8 / 4 < 8, f"{seen} transactions in 8 s by 4 idle relays"
+    assert seen / 8 / 4 < 10, f"{seen} transactions in 8 s by 4 idle relays"
     assert seen / 8 / 4 > 0.5, "the relays did not look at all"
 
 

@@ -38,6 +38,6 @@ def test_a_delay_does_not_follow_a_wrong_clock(relay_database_url: str, minutes:
         query = """
             select abs(extract(epoch from %s::timestamptz - now()) - %s) < 60,
                    abs(extract(epoch from run_at - created_at) - 60) < 1
-              from relay.write.outbox"""
+              from relay.outbox"""
         found = conn.execute(query, [done.stdout.strip(), minutes * 60]).fetchall()
     assert found == [(True, True)] * 4

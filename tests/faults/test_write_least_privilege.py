@@ -55,6 +55,8 @@ def writer(request: pytest.FixtureRequest, owner: Connection, relay_database_url
     else:
         owner.execute(SQL("grant usage on schema relay to {}").format(Identifier(role)))
         owner.execute(SQL("grant insert on relay.outbox to {}").format(Identifier(role)))
+        # One of the sinks is strict.
+        owner.execute(SQL("grant usage on sequence relay.outbox_id_seq to {}").format(Identifier(role)))
     yield make_conninfo(relay_database_url, user=role)
     owner.execute(SQL("drop owned by {}").format(Identifier(role)))
     owner.execute(SQL("drop role {}").format(Identifier(role)))

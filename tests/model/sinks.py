@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from tests.crash.brokers import Copy
 from tests.model.stage import Stage, Wires
 
+REDIS_HOST = "redis.model"
 PATIENT = 1_000_000
 """Attempts of messages that nothing but a fault of the relay could make dead."""
 
@@ -36,14 +37,10 @@ class Destination(ABC):
     def ordered(self) -> bool:
         return self.shards > 0
 
-    def keys(self, relay: int) -> dict[str, Any]:
-        """Its keys, as one of the relays has them."""
+    def keys(self) -> dict[str, Any]:
+        """Its keys, as all relays have them."""
         order = {"order": "key", "shards": self.shards} if self.ordered else {}
-        return {**self._keys, **order, "max_attempts": 4 if self.may_die else PATIENT, **self.reached(relay)}
-
-    def reached(self, relay: int) -> dict[str, Any]:
-        """How this relay gets there."""
-        return {}
+        return {**self._keys, **order, "max_attempts": 4 if self.may_die else PATIENT}
 
     @abstractmethod
     def held(self) -> Iterator[Copy]:
@@ -56,17 +53,13 @@ def copy_of(payload: bytes | str) -> Copy:
 
 
 class RedisDestination(Destination):
-    """A stream or a queue of one server. Each relay has a way of its own there."""
+    """A stream or a queue of one server. Each relay has a way of its own there (`resolver`)."""
 
     exact = True
 
     def __init__(self, name: str, keys: Mapping[str, Any], stage: Stage, wires: Wires) -> None:
-        super().__init__(name, keys)
+        super().__init__(name, {"url": f"redis://{REDIS_HOST}:6379/0", **keys})
         self._redis = stage.redis
-        self._wires = wires
-
-    def reached(self, relay: int) -> dict[str, Any]:
-        return {"url": self._wires.to("redis", relay)}
 
     def held(self) -> Iterator[Copy]:
         with self._redis.server.client() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -126,9 +127,11 @@ class Wires:
             name: [stack.enter_context(FaultProxy.before(url)) for _ in range(relays)] for name, url in urls.items()
         }
 
-    def to(self, name: str, relay: int) -> str:
-        """The URL that this relay has for a server."""
-        return self.proxies[name][relay].url(self.urls[name])
+    def environment(self, relay: int) -> dict[str, str]:
+        """What leads this relay to its proxies."""
+        database = self.proxies["postgres"][relay].url(self.urls["postgres"])
+        ports = {f"{name}.model": proxies[relay].port for name, proxies in self.proxies.items()}
+        return {"RELAY_DATABASE_URL": database, "MODEL_PORTS": json.dumps(ports)}
 
     def heal(self) -> None:
         """End all faults."""

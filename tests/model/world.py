@@ -35,6 +35,7 @@ COMMAND_S = 100.0
 STARTED_WITHIN_S = 60.0
 OPERATORS = 2
 ROOT = Path(__file__).parents[2]
+RESOLVER = Path(__file__).with_name("resolver")
 Action = Callable[[], object]
 
 
@@ -183,10 +184,10 @@ def new_world(plan: Plan, stage: Stage, folder: Path, tree: Path | None) -> Iter
         wires = Wires(stack, folder, len(plan.relays), servers)
         sinks = [SINKS[name](stage, wires) for name in plan.sinks]
         configure(plan, sinks, folder)
-        path = os.pathsep.join(map(str, [*([tree] if tree else []), ROOT]))
+        path = os.pathsep.join(map(str, [*([tree] if tree else []), RESOLVER, ROOT]))
         env = {"PYTHONPATH": path, jobs.FOLDER: str(folder)}
         launches = [
-            Launch(folder / f"relay-{number}.toml", env | {"RELAY_DATABASE_URL": wires.to("postgres", number)})
+            Launch(folder / f"relay-{number}.toml", env | wires.environment(number))
             for number in range(len(plan.relays))
         ]
         relays = stack.enter_context(Relays(url, launches, random.Random(plan.writers + 1)))
@@ -215,6 +216,6 @@ def configure(plan: Plan, sinks: list[Destination], folder: Path) -> None:
     kinds = [("all", sink.name) for sink in sinks] + [(f"to.{sink.name}", sink.name) for sink in sinks]
     routes = "".join(f"[[routes]]\nkind = {json.dumps(kind)}\nsink = {json.dumps(name)}\n" for kind, name in kinds)
     for number, own in enumerate(plan.relays):
-        sections = "".join(section(sink.name, **{**sink.keys(number), **own, **sink.at_least}) for sink in sinks)
+        sections = "".join(section(sink.name, **{**sink.keys(), **own, **sink.at_least}) for sink in sinks)
         head = '[database]\ntimeout = "5s"\n[log]\nformat = "json"\n'
         (folder / f"relay-{number}.toml").write_text(head + sections + routes, encoding="utf-8")

@@ -55,6 +55,8 @@ class ScriptedOptions(SinkOptions):
 
     folder: Path
     """Where the script is read and the deliveries are written."""
+    place: str = "here"
+    """What tells this broker from another; several folders may stand for one."""
     keep_data: bool = True
     """Whether payloads are written down too."""
     destinations: Mapping[str, str] = {}
@@ -73,7 +75,7 @@ class ScriptedSink(Sink):
         self._folder: Path = config.options.folder
 
     def fingerprint(self) -> str:
-        return f"scripted {self._folder}"
+        return f"scripted {self.config.options.place}"
 
     @property
     def sole_destination(self) -> str | None:

@@ -4,6 +4,6 @@ select o.ctid::text
  where o.sink = 'unrouted' and o.run_at is not null
    and exists (select from relay.routes r
                 where o.kind like r.kind_like
-                  and abs(relay.hash_of(o.key, o.message_id) % 100) >= r.lo
-                  and abs(relay.hash_of(o.key, o.message_id) % 100) < r.hi)
+                  and relay.bucket_of(o.key, o.dedupe_key, o.message_id) >= r.lo
+                  and relay.bucket_of(o.key, o.dedupe_key, o.message_id) < r.hi)
  order by o.id

@@ -24,7 +24,7 @@ with batch as (
   update relay.stuck_keys k
      set retry_at = now()
     from batch b
-   where k.sink = b.sink and k.key_hash = relay.hash_of(b.key, null) and b.key is not null
+   where k.sink = b.sink and k.key_hash = relay.hash_of(b.key, null) and k.key = b.key
      and k.retry_at is null and b.id > k.upto and b.id in (select id from moved)
 ), gone as (
   delete from relay.dead where id = any(array(select id from moved)) returning id

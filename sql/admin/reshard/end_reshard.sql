@@ -17,7 +17,8 @@ with ours as (
    using misplaced
    where k.sink = %(sink)s and %(shards)s = 0 and not misplaced.found
      and not exists (select from relay.outbox o
-                      where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.run_at = 'infinity')
+                      where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.key = k.key
+                        and o.run_at = 'infinity')
 ), ended as (
   update relay.sinks s set resharding = false
     from misplaced

@@ -7,7 +7,8 @@ update relay.outbox
           cross join lateral (
                 select o.ctid as place
                   from relay.outbox o
-                 where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.run_at = 'infinity'
+                 where o.sink = k.sink and relay.hash_of(o.key, null) = k.key_hash and o.key = k.key
+                    and o.run_at = 'infinity'
                  limit %(messages)s) waiting
           where k.sink = %(sink)s
           limit %(messages)s))

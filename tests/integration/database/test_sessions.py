@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import psycopg
 import pytest
@@ -13,6 +13,7 @@ from relay.database.unreadable import headers_of
 from relay.errors import DatabaseUnavailable
 from sinks.wire import header_text
 from tests.servers.base import wait_until
+from tests.servers.pgbouncer import run_pgbouncer
 from tests.servers.postgres import with_database
 from tests.servers.proxy import Direction, FaultProxy
 
@@ -32,7 +33,7 @@ def test_a_statement_that_was_given_up_does_not_go_on(database_url: str) -> None
         holder.execute("lock table held")
         for _ in range(4):
             with pytest.raises(DatabaseUnavailable):
-                ours.query("select from held")
+                ours.query("select from public.held")
         assert sessions(database_url, "given up") <= 1
 
 
@@ -46,6 +47,20 @@ def test_a_transaction_that_nobody_goes_on_with_keeps_no_locks(database_url: str
         with pytest.raises(DatabaseUnavailable):
             ours.query("select 1")
         assert ours.query("select 1") == [(1,)]
+
+
+def test_a_server_that_refuses_is_unavailable_however_it_is_asked(database_url: str) -> None:
+    """Whatever of ours makes the connection: else the thread that asked would end."""
+    with FaultProxy.before(database_url) as proxy:
+        proxy.refuse()
+        with closing(Database(proxy.url(database_url), timeout=0.5)) as ours:
+            with pytest.raises(DatabaseUnavailable):
+                ours.connection()
+            with pytest.raises(DatabaseUnavailable):
+                _ = ours.encoding
+            with pytest.raises(DatabaseUnavailable), ours.transaction():
+                pass
+        proxy.resume()
 
 
 def test_a_silent_server_is_given_up_in_time(database_url: str) -> None:
@@ -92,3 +107,39 @@ def test_numbers_in_headers_keep_their_digits_and_payloads_stay_bytes(database_u
         row = conn.execute("select '{\"price\": 1.10}'::jsonb, '[1.10 ]'::json", binary=True).fetchone()
         assert row is not None
         assert (header_text(headers_of(row[0])), row[1]) == ('{"price":1.10}', b"[1.10 ]")
+
+
+ODD = {
+    "synchronous_commit": "off",
+    "search_path": "''",
+    "standard_conforming_strings": "off",
+    "array_nulls": "off",
+    "default_transaction_isolation": "serializable",
+}
+"""Settings that a role or a database may have, and that the meaning or the worth of a statement depends on."""
+OURS = {
+    "synchronous_commit": "on",
+    "search_path": "pg_catalog,pg_temp",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transaction_isolation": "read committed",
+}
+
+
+@pytest.mark.parametrize("way", ["direct", pytest.param("pooled", marks=pytest.mark.full)])
+def test_a_session_sets_what_its_statements_rely_on(database_url: str, way: str) -> None:
+    """In each transaction where a pooler is in between: its next one may be on another server connection."""
+    database = database_url.rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for name, value in ODD.items():
+            connection.execute(f"alter database {database} set {name} = {value}".encode())
+    with ExitStack() as stack:
+        pooled = way == "pooled"
+        url = stack.enter_context(run_pgbouncer("1.24", database_url))[0] if pooled else database_url
+        ours = stack.enter_context(closing(Database(url)))
+        for name, value in OURS.items():
+            assert ours.query(f"select current_setting('{name}')") == [(value,)]
+            with ours.transaction() as connection:
+                assert connection.execute(f"select current_setting('{name}')").fetchone() == (value,)
+        assert ours.run("select") == 1
+        assert ours.pooled is pooled

@@ -254,6 +254,24 @@ def test_open_transaction_of_a_stranger_holds_only_what_is_in_doubt(kafka: Kafka
     assert len(kafka.read(topic)) == 8
 
 
+def test_order_holds_while_an_earlier_message_is_in_doubt(kafka: KafkaCluster) -> None:
+    topic, claims = kafka.new_topic(), new_name()
+    options = {"ordered": True, "exactly_once": True, "claims_topic": claims}
+    with opened(kafka.client, topic, **options) as first, opened(kafka.client, topic, timeout=4, **options) as heir:
+        with open_transaction(kafka, claims, 8):
+            sent = batch([message(1, key="a")], token=first.new_token())
+            assert first.send(sent) == [DELIVERED]
+            more = [message(2, key="b"), message(3, key="a"), message(4, key="c")]
+            later = batch([*again(heir, sent).messages, *more], token=heir.new_token())
+            in_doubt, other, behind, last = heir.send(later)
+            assert isinstance(in_doubt, Hold)
+            assert isinstance(behind, Hold)
+            assert [other, last] == [DELIVERED] * 2
+        messages = [*again(heir, sent).messages, more[1]]
+        assert heir.send(batch(messages, token=heir.new_token())) == [DELIVERED] * 2
+    assert [record.key for record in kafka.read(topic)] == [b"a", b"b", b"c", b"a"]
+
+
 def test_each_sink_has_a_topic_of_its_own(kafka: KafkaCluster) -> None:
     options = KafkaSink.Options.model_validate({"exactly_once": True})
     for name in ("orders", "emails"):

@@ -19,7 +19,7 @@ import pytest
 from relay import publish
 from tests.command import Command
 from tests.servers.base import LOCALHOST, free_port, wait_until
-from tests.servers.kafka import KafkaCluster, mock_cluster, new_name
+from tests.servers.kafka import KafkaCluster, mock_cluster, new_cluster, new_name
 
 CONFIGURATION = """
 [log]
@@ -141,3 +141,72 @@ def test_broker_that_is_down_does_not_fill_the_log(relay_database_url: str, tmp_
         time.sleep(3)  # meanwhile each connection fails several times
         found = lines()
     assert sum("[outbox-relay-orders#" in line["event"] for line in found) <= 4
+
+
+FROZEN = """
+[log]
+format = "json"
+
+[sinks.plain]
+type = "kafka"
+topic = "{plain}"
+lease = "6s"
+send_timeout = "3s"
+client = {{ "bootstrap.servers" = "{bootstrap}", "queue.buffering.max.messages" = 100 }}
+
+[sinks.once]
+type = "kafka"
+topic = "{once}"
+exactly_once = true
+lease = "6s"
+send_timeout = "3s"
+client = {{ "bootstrap.servers" = "{bootstrap}", "queue.buffering.max.messages" = 100 }}
+
+[[routes]]
+kind = "*"
+sink = "plain"
+
+[[routes]]
+kind = "*"
+sink = "once"
+"""
+
+
+@pytest.mark.full
+def test_broker_that_is_frozen_for_longer_than_a_lease(relay_database_url: str, tmp_path: Path) -> None:
+    """Claims are larger than librdkafka's queue. No attempt is used up, no lease is lost, and only what was in that
+    queue may arrive twice; in transactions nothing does.
+
+    In the same way the relay's own queue, not the broker, could be what is full.
+    """
+    relay = Command(relay_database_url, tmp_path)
+    with new_cluster() as own, psycopg.connect(relay_database_url, autocommit=True) as conn:
+        plain, once = own.new_topic(), own.new_topic()
+        relay.configure(FROZEN.format(plain=plain, once=once, bootstrap=own.bootstrap))
+        relay("apply")
+        server = own.brokers[0].server
+        assert server
+        insert = (
+            "insert into relay.outbox (kind, payload) select 'a', n::text::json from generate_series(%s::int, %s) n"
+        )
+        with running(relay, tmp_path / "log") as lines:
+            conn.execute(insert, [1, 50])
+            wait_until(lambda: conn.execute("select count(*) from relay.outbox").fetchone() == (0,), timeout=30)
+            server.freeze()
+            try:
+                conn.execute(insert, [51, 550])
+                time.sleep(9)
+                late = conn.execute(
+                    "select count(*) from relay.claims where locked_until < clock_timestamp()"
+                ).fetchone()
+                assert late == (0,)
+            finally:
+                server.thaw()
+            wait_until(lambda: conn.execute("select count(*) from relay.outbox").fetchone() == (0,), timeout=60)
+        assert conn.execute("select count(*) from relay.dead").fetchone() == (0,)
+        assert not [line for line in lines() if line["event"] in {"claim lost", "message is dead"}]
+        values = [record.value for record in own.read(once)]
+        assert len(values) == len(set(values)) == 550
+        values = [record.value for record in own.read(plain)]
+        assert len(set(values)) == 550
+        assert len(values) <= 550 + 200

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from relay.admin.dead import requeue
+from relay.admin.keys import release, stuck_keys
 from relay.claims.claim import LostClaim
 from relay.claims.stuck import let_due_keys_go
 from relay.database.connection import Database
@@ -375,22 +376,60 @@ def test_ids_may_lie_far_apart(ordered: MakeSink) -> None:
     assert sink.keys(key="a") == ids[::2]
 
 
-def test_keys_of_one_hash_stand_for_each_other(ordered: MakeSink) -> None:
-    """No such pair is known: here the function that hashes is another one."""
+EQUAL_HASHES = ("account-0001:customer-01", "victim-832814hN!d>F.4c+3")
+"""The hash can be worked out backwards, so whoever writes messages can make such keys in seconds."""
+
+
+def test_keys_of_one_hash_are_told_apart(ordered: MakeSink) -> None:
+    """What else goes by the hash: the shard, and the lock of `strict`; there, equal ones only wait for each other."""
     sink = ordered(shards=1)
-    sink.sql("drop index relay.outbox_waiting")
-    sink.sql(
-        "create or replace function relay.hash_of(key text, message_id uuid) returns bigint language sql immutable"
-        " parallel safe return case when key is null then uuid_hash_extended(message_id, 0) else 7 end"
-    )
     worker = sink.worker()
-    a1, b1, b2, none = sink.insert("a", "b", "b", None)
-    sink.round(worker, fail(a1, b1))
-    assert sink.count("stuck_keys") == 1
+    one, other = EQUAL_HASHES
+    assert sink.sql("select relay.hash_of(%s, null) = relay.hash_of(%s, null)", one, other) == [(True,)]
+    a1, b1, a2, b2 = sink.insert(one, other, one, other)
+    sink.round(worker, fail(a1))
+    assert [message.id for message in sink.log] == [b1, b2]
+    assert [key for key, *_ in stuck(sink)] == [one]
+    b3, b4 = sink.insert(other, other)
+    sink.round(worker, fail(b3))
+    assert [key for key, *_ in stuck(sink)] == [one, other]
     sink.drain(worker)
-    assert sink.keys(key="a") == [a1]
-    assert sink.keys(key="b") == [b1, b2]
-    assert [message.id for message in sink.log if message.key is None] == [none]
+    assert sink.keys(key=one) == [a1, a2]
+    assert sink.keys(key=other) == [b1, b2, b3, b4]
+    assert sink.is_empty()
+
+
+@pytest.mark.parametrize("goes_on_by", ["release", "requeue"])
+def test_what_is_done_to_one_key_leaves_the_other_of_its_hash_alone(ordered: MakeSink, goes_on_by: str) -> None:
+    sink = ordered(shards=1, after_dead="block")
+    worker = sink.worker()
+    one, other = EQUAL_HASHES
+    a1, b1, *_ = sink.insert(one, other, one, other)
+    sink.round(worker, fail(a1, b1, outcome=Reject("never")))
+    database = sink.opened[0]
+    assert [(key.key, key.waiting) for key in stuck_keys(database, sink=None, everything=False)] == [
+        (one, 1),
+        (other, 1),
+    ]
+    if goes_on_by == "requeue":
+        assert requeue(database, [a1]).ids == [a1]
+    else:
+        assert release(database, sink=None, keys=[one]) == [one]
+    sink.upkeep()
+    assert sink.sql("select key from relay.outbox where run_at = 'infinity'") == [(other,)]
+    assert sink.sql("select key from relay.stuck_keys where retry_at is null") == [(other,)]
+
+
+def test_keys_that_are_longer_than_an_index_allows_are_told_apart(ordered: MakeSink) -> None:
+    sink = ordered(shards=1)
+    worker = sink.worker()
+    keys = ["\\\\x41" + "k" * 9000 + end for end in ("", "\\", "é")]
+    ids = sink.insert(*keys, *keys)
+    sink.round(worker, fail(*ids[:3]))
+    assert sink.count("stuck_keys") == 3
+    sink.drain(worker)
+    for key, first, second in zip(keys, ids[:3], ids[3:], strict=True):
+        assert sink.keys(key=key) == [first, second]
 
 
 @pytest.mark.parametrize("edited", ["all", "the first"])

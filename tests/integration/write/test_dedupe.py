@@ -92,6 +92,55 @@ def test_of_many_writers_one_wins(conn: Connection, relay_database_url: str) -> 
     assert sorted(written(conn, "sink, dedupe_key::int")) == [(s, n) for s in ("audit", "emails") for n in range(50)]
 
 
+INSERT = "insert into relay.outbox (kind, payload, dedupe_key) values ({}, '1', '{}') on conflict do nothing"
+
+
+@pytest.mark.parametrize("kind", ["'Send'", "'both'"])
+@pytest.mark.parametrize("write", ["select relay.enqueue({}, '[1]', dedupe_key => '{}')", INSERT])
+def test_serializable_writers_of_different_keys_do_not_conflict(relay_database_url: str, write: str, kind: str) -> None:
+    """Reading an index counts as reading whole pages of it. So would reading anything else that such writers change."""
+    conn = psycopg.connect(relay_database_url, autocommit=True)
+    conn.execute("insert into relay.sinks (name, hand_over) values ('emails', 900), ('audit', null)")
+    conn.execute("insert into relay.routes (kind, sink) values ('*', 'emails'), ('both', 'audit')")
+    conn.execute("insert into relay.relays (worker, idle_until) values ('idle', now() + interval '1 hour')")
+    with conn, psycopg.connect(relay_database_url) as one, psycopg.connect(relay_database_url) as other:
+        for number in range(20):
+            for side, writer in enumerate((one, other)):
+                writer.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+                writer.execute(write.format(kind, f"{number}-{side}").encode())
+            one.commit()
+            other.commit()
+        assert len(written(conn, "id")) == (80 if kind == "'both'" else 40)
+
+
+def test_a_serializable_writer_s_duplicate_is_none_the_less_found(conn: Connection, relay_database_url: str) -> None:
+    with psycopg.connect(relay_database_url) as writer:
+        writer.isolation_level = psycopg.IsolationLevel.SERIALIZABLE
+        assert isinstance(value(writer, ENQUEUE), UUID)
+        assert value(writer, ENQUEUE) is None
+        writer.commit()
+        assert value(writer, ENQUEUE) is None
+        assert writer.execute(INSERT.format("'Send'", "d").encode()).rowcount == 0
+        with pytest.raises(psycopg.errors.UniqueViolation), writer.transaction():
+            writer.execute("insert into relay.outbox (kind, payload, dedupe_key) values ('Send', '1', 'd')")
+    assert len(written(conn, "id")) == 1
+
+
+@pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
+def test_a_key_that_was_written_after_the_snapshot_is_to_be_tried_again(
+    conn: Connection, relay_database_url: str, level: psycopg.IsolationLevel
+) -> None:
+    """The transaction cannot see what it collides with: once more, it finds the duplicate."""
+    with psycopg.connect(relay_database_url) as writer:
+        writer.isolation_level = level
+        writer.execute("select 1")
+        assert isinstance(value(conn, ENQUEUE), UUID)
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            value(writer, ENQUEUE)
+        writer.rollback()
+        assert value(writer, ENQUEUE) is None
+
+
 def test_a_look_for_a_duplicate_stays_cheap(conn: Connection) -> None:
     """A session keeps the plan that it made while the table was empty."""
     explain = """explain (analyze, buffers, format json)

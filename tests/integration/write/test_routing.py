@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -12,6 +13,8 @@ import pytest
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
+from relay.admin.apply import reroute
+from relay.database.connection import Database
 from tests.servers.base import wait_until
 from tests.servers.postgres import every_postgres
 
@@ -96,6 +99,37 @@ def test_without_a_key_the_message_id_decides(conn: Connection) -> None:
         assert written(conn, "sink")[-1] == (sink,)
 
 
+def test_without_a_key_the_dedupe_key_decides(conn: Connection) -> None:
+    """Else two copies of one job are in two sinks, and neither is found to be a copy."""
+    jobs = "select 'Send1', '1', n::text from generate_series(1, 500) n"
+    statement = f"insert into relay.outbox (kind, payload, dedupe_key) {jobs}".encode()
+    assert conn.execute(statement).rowcount == 500
+    assert conn.execute(statement).rowcount == 0
+    shares = Counter(sink for (sink,) in written(conn, "sink"))
+    assert 100 < shares["emails"] < 200
+    insert(conn, kind="Send1", key="k")
+    insert(conn, kind="Send1", key="k", dedupe_key="other")
+    (first,), (second,) = written(conn, "sink")[-2:]
+    assert first == second, "a key stays where it is, whatever the dedupe_key"
+
+
+def test_what_was_unrouted_goes_by_the_same_buckets(conn: Connection, relay_database_url: str) -> None:
+    jobs = (
+        "insert into relay.outbox (kind, payload, dedupe_key) select 'Late', '1', n::text from generate_series(1, 99) n"
+    )
+    routes = (
+        "insert into relay.routes (kind, sink, lo, hi) values ('Late', 'emails', 0, 50), ('Late', 'audit', 50, 100)"
+    )
+    for sql in (jobs, routes, jobs):
+        conn.execute(sql.encode())
+    expected = conn.execute("select dedupe_key, sink from relay.outbox where sink <> 'unrouted'").fetchall()
+    assert len(expected) == 99
+    conn.execute("delete from relay.outbox where sink <> 'unrouted'")
+    with closing(Database(relay_database_url)) as database:
+        assert sum(reroute(database)) == 99
+    assert sorted(written(conn, "dedupe_key, sink")) == sorted(expected)
+
+
 def test_a_key_has_one_shard(conn: Connection) -> None:
     values = "select 'order.x', (n % 100)::text, '1' from generate_series(1, 2000) n"
     conn.execute(f"insert into relay.outbox (kind, key, payload) {values}".encode())
@@ -162,10 +196,22 @@ def test_it_gets_no_time_that_is_too_far_off(conn: Connection) -> None:
     assert written(conn, "run_at is null, headers is null") == [(True, False), (False, True)]
 
 
+@pytest.mark.parametrize(
+    "sink", ["", ",", "a,", ",a", " a", "a ", "a, b", "A", "emails,,audit", "emails\n", "zoë", "a,b,a", "a,a"]
+)
 @pytest.mark.parametrize("columns", [{}, {"dedupe_key": "d"}, {"run_at": "2099-01-01 00:00Z"}])
-def test_an_empty_sink_loses_nothing(conn: Connection, columns: dict[str, Any]) -> None:
-    insert(conn, sink="", **columns)
-    assert written(conn, "sink") == [("",)]
+def test_what_is_no_list_of_sinks_is_refused(conn: Connection, sink: str, columns: dict[str, Any]) -> None:
+    """Taken literally, it would wait for a sink that nobody can configure. What is refused says what was expected."""
+    with pytest.raises(psycopg.errors.CheckViolation, match=r"sink: expected .* got "):
+        insert(conn, sink=sink, **columns)
+    assert written(conn, "sink") == []
+
+
+def test_several_sinks_can_be_named(conn: Connection) -> None:
+    assert insert(conn, sink="orders,emails", key="k", dedupe_key="d") == 1
+    assert insert(conn, sink="orders,emails,audit", key="k", dedupe_key="d") == 1
+    assert insert(conn, sink="audit,emails", key="k", dedupe_key="d") == 0
+    assert sorted(sink for (sink,) in written(conn, "sink")) == ["audit", "emails", "orders"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sinks.redis.sidekiq import SidekiqOptions
 from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.redis.url import parse
 from sinks.template import Template
+from tests.unit.configured import DATABASE, problems
 
 URL = "redis://localhost:6379/0"
 
@@ -122,3 +124,27 @@ def test_sink_whose_name_would_be_the_stream_s() -> None:
     with pytest.raises(ValueError, match="the sink's name"):
         RedisStreamSink(SinkConfig("dead", RedisStreamOptions(url=URL)))
     RedisStreamSink(SinkConfig("dead", RedisStreamOptions(url=URL, stream=Template("of:{sink}")))).close()
+
+
+def test_option_that_does_not_go_with_the_rest_is_named(tmp_path: Path) -> None:
+    sinks = f"""{DATABASE}
+[sinks.dead]
+type = "redis-stream"
+url = "{URL}"
+[sinks.slots]
+type = "redis-stream"
+url = "redis+cluster://localhost"
+order = "key"
+stream = "{{kind}}"
+[sinks.jobs]
+type = "sidekiq"
+url = "{URL}"
+queue = "a/b"
+"""
+    found = problems(tmp_path, sinks)
+    assert [problem.split(" expected ")[0] for problem in found] == [
+        "relay.toml: sinks.dead.stream:",
+        "relay.toml: sinks.slots.stream:",
+        "relay.toml: sinks.jobs.queue:",
+    ]
+    assert "slot depends on nothing but the key" in found[1]
