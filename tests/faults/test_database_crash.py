@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.harness.outbox import Outbox
 from tests.harness.scripted import ScriptedBroker
@@ -36,6 +37,7 @@ def test_a_crash_makes_no_copies_where_commits_are_not_waited_for(tmp_path: Path
                 with cluster.run(**LAZY):
                     wait_until(relay.ready, timeout=30)
                     outbox.wait_until_empty(timeout=60)
-        copies = Counter(fields[b"message_id"] for _, fields in redis.client().xrange("s"))
+        entries: Any = redis.client().xrange("s")
+        copies = Counter(fields[b"message_id"] for _, fields in entries)
     assert len(copies) == MESSAGES
     assert set(copies.values()) == {1}
