@@ -42,6 +42,7 @@ class KafkaSink(Sink):
         self._topic: Template = config.options.topic
         self.fenced = config.options.exactly_once
         self._judge = Judge(producer_options(config))
+        self.largest = int(self._judge.options["message.max.bytes"])
         self._sender: PlainSender | TransactionalSender = (
             TransactionalSender(self._judge, config.name, config.options.claims_topic.replace("{sink}", config.name))
             if config.options.exactly_once

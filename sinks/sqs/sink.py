@@ -8,7 +8,7 @@ carries the same `message_id`. What a message looks like there is in `entries.py
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
@@ -28,6 +28,10 @@ def _size(value: object) -> int:
         return TypeAdapter(ByteSize).validate_python(value)
     except ValidationError:
         raise ValueError('a number of bytes, or a text such as "256KiB"') from None
+
+
+LARGEST: Final = 2**20
+"""Bytes of a message, in any queue."""
 
 
 class SqsOptions(StructuredOptions):
@@ -63,6 +67,7 @@ class SqsSink(Sink):
         super().__init__(config)
         check_options(config)
         options = config.options
+        self.largest = options.size_limit or LARGEST
         self._maker = EntryMaker(
             config.name,
             options.queue,
