@@ -187,8 +187,8 @@ class Sink(ABC):
         return None
 
     def destination(self, message: Message) -> str | None:
-        """The topic, queue or stream that a message goes to, as `Hold` names it; None: not known before it is sent. Called
-        by any thread, also before `open`: what goes to an unavailable destination is not sent."""
+        """The topic, queue or stream that a message goes to, as `Hold` names it; None: not known before it is sent.
+        Called by any thread, also before `open`: what goes to an unavailable destination is not sent."""
         return None
 
     def new_token(self) -> UUID:

@@ -37,7 +37,7 @@ def check_options(config: SinkConfig) -> None:
     except boto.BotoCoreError as error:
         raise BadClient({"profile_name": f"a profile of AWS's configuration: {error}"}) from error
     if not region:
-        raise BadOption("region", "a region, as the URL or ARN of the queue, AWS_DEFAULT_REGION or a profile would say it")
+        raise BadOption("region", "a region: here, in the URL or ARN of the queue, or as botocore finds it")
 
 
 def _region_of(profile: str | None) -> str | None:
