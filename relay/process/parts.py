@@ -27,6 +27,7 @@ from relay.process.maintenance import Looks, Maintenance
 from relay.process.poll import Poll
 from relay.process.stopping import Drain, Stopping
 from relay.process.store import Store
+from relay.telemetry.backlog import Backlog
 from relay.telemetry.metrics import Metrics
 from sinks.base import Sink
 
@@ -135,6 +136,9 @@ class Parts:
         stopping = self.stopping.part()
         polls = [self._poll(settings, sink, number, start, stopping) for number in range(sink.workers)]
         return Loops(destination, polls, stopping)
+
+    def backlog(self) -> Backlog:
+        return Backlog(self.database("backlog"), self.worker, self.metrics.registry, self.stopping.wait)
 
     def heartbeat(self, shortest: Callable[[], float]) -> Heartbeat:
         return Heartbeat(Store(self.database("heartbeat", shortest() / 3)), self.leases, shortest, self.stopping)
