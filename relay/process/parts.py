@@ -202,9 +202,15 @@ class Parts:
 
     def _open_circuits(self) -> Mapping[str, str]:
         reasons = {
-            name: circuit.reason or self._destinations[name].blocked for name, circuit in list(self._circuits.items())
+            name: circuit.reason or _unsettled(circuit) or self._destinations[name].blocked
+            for name, circuit in list(self._circuits.items())
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _unsettled(circuit: Circuit) -> str | None:
+    reason = next(iter(list(circuit.unsettled.values())), None)
+    return None if reason is None else f"claims cannot be settled: {reason}"
 
 
 def new_claims(

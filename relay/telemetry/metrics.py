@@ -46,6 +46,12 @@ class Metrics:
             "relay_notify_queue_usage", "Part of the notification queue that is in use.", registry=self.registry
         )
 
+        self._unsettled = Gauge(
+            "relay_unsettled_claims",
+            "Claims whose outcome the database refuses to take.",
+            ["sink"],
+            registry=self.registry,
+        )
         self._held = Gauge(
             "relay_destination_waiting_messages",
             "Messages that wait for an unavailable destination.",
@@ -59,11 +65,15 @@ class Metrics:
             registry=self.registry,
         )
 
+    def unsettled(self, sink: str, claims: int) -> None:
+        """So many claims of a sink cannot be settled now."""
+        self._unsettled.labels(sink).set(claims)
+
     def begin(self, sink: str) -> None:
         """A sink has its series from now on, whatever becomes of it."""
         for outcome in OUTCOMES:
             self._messages.labels(sink, outcome)
-        for metric in (self._lost, self._reaped, self._replaced, self._send):
+        for metric in (self._lost, self._reaped, self._replaced, self._send, self._unsettled):
             metric.labels(sink)
 
     def unavailable(self, destinations: Iterable[Unavailable]) -> None:
