@@ -188,10 +188,7 @@ class Sink(ABC):
 
     def destination(self, message: Message) -> str | None:
         """The topic, queue or stream that a message goes to, as `Hold` names it; None: not known before it is sent.
-
-        The relay then does not send messages for a destination that it knows to be unavailable. It may be called by any
-        thread, and before `open`.
-        """
+        Called by any thread, also before `open`: what goes to an unavailable destination is not sent."""
         return None
 
     def new_token(self) -> UUID:

@@ -20,6 +20,7 @@ FINDINGS: Final = (
     "share_gaps",
     "stranded_messages",
     "unserved_sinks",
+    "unsettled_claims",
     "waiting_relays",
 )
 

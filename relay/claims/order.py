@@ -87,6 +87,8 @@ class _Judge:
         reason, name = outcome.reason, outcome.destination
         if name is None or name == self._sole:
             self.verdict.trouble = self.verdict.trouble or named(name or "", reason)
+            # It stays ready, and says why.
+            self.verdict.held.append((0.0, reason, [message.id]))
             if message.key is not None:
                 self._left.add(message.key)
         elif message.key is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -13,6 +14,9 @@ from relay.errors import DatabaseTooSlow, DatabaseUnavailable, RelayError
 log = structlog.get_logger("relay")
 
 T = TypeVar("T")
+
+SAY_EVERY_S = 60.0
+"""What the database refuses is said again after so long."""
 
 
 class NotRead(NamedTuple):
@@ -31,13 +35,18 @@ class Steps:
     Args:
         sink: whose worker, for the log.
         wait: waits so many seconds; True where the process has to go.
+        unsettled: called with the reason while a claim cannot be settled, and with None once that is over.
     """
 
-    def __init__(self, sink: str, wait: Callable[[float], bool]) -> None:
+    def __init__(
+        self, sink: str, wait: Callable[[float], bool], unsettled: Callable[[str | None], None] = lambda reason: None
+    ) -> None:
         self.trouble: str | None = None
         """What the database refused last; None while it works."""
         self._sink = sink
         self._wait = wait
+        self._unsettled = unsettled
+        self._say_at = 0.0
         self._backoff = Backoff(0.1, 5.0)
         self._read_backoff = Backoff(0.1, 5.0)
         self._not_read: int | None = None
@@ -48,8 +57,9 @@ class Steps:
         try:
             result = work()
         except RelayError as error:
-            if self.trouble != str(error):
+            if self.trouble != str(error) or time.monotonic() >= self._say_at:
                 self.trouble = str(error)
+                self._say_at = time.monotonic() + SAY_EVERY_S
                 log.error("database refused", sink=self._sink, step=step, reason=self.trouble)
             raise
         if self.trouble is not None:
@@ -60,16 +70,20 @@ class Steps:
 
     def insist(self, write: Callable[[], None], *, lost: type[Exception]) -> bool:
         """Write until the database takes it, or until the process has to go; False then, and where `lost` is raised."""
-        while True:
-            try:
-                self.take(write, "settle")
-            except lost:
-                return False
-            except RelayError:
-                if self._wait(self.wait()):
+        try:
+            while True:
+                try:
+                    self.take(write, "settle")
+                except lost:
                     return False
-            else:
-                return True
+                except RelayError as error:
+                    self._unsettled(str(error))
+                    if self._wait(self.wait()):
+                        return False
+                else:
+                    return True
+        finally:
+            self._unsettled(None)
 
     def read(self, message: int, read: Callable[[], None]) -> NotRead | None:
         """Read a message's data; None: that is done.

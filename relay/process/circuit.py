@@ -39,6 +39,8 @@ class Circuit:
         self._reason: str | None = None
         self._probe_at = 0.0
         self._prober: object | None = None
+        self.unsettled: dict[object, str] = {}
+        """Why workers cannot settle what they sent; they claim nothing meanwhile."""
         self._limit: int | None = None
         self._steady: int | None = None
         """Up to here the limit doubles, after the sink was throttled; None: up to the full size."""
@@ -47,6 +49,15 @@ class Circuit:
     def reason(self) -> str | None:
         """Why it is open; None while it is closed."""
         return self._reason
+
+    def settles(self, worker: object, reason: str | None) -> bool:
+        """Why a worker cannot settle its claim; None: it can. True where that is news."""
+        with self._lock:
+            if reason is None:
+                return self.unsettled.pop(worker, None) is not None
+            news = worker not in self.unsettled
+            self.unsettled[worker] = reason
+            return news
 
     def allowance(self, sender: object, full: int) -> int:
         """How many messages this sender may claim now; 0 = wait."""

@@ -70,7 +70,8 @@ class Engine:
         self._leases = leases
         self._stopping = stopping
         self._metrics = metrics
-        self._steps = Steps(settings.name, stopping.wait_at_once)
+        self._circuit = circuit
+        self._steps = Steps(settings.name, stopping.wait_at_once, self._unsettled)
         self._settled: list[UUID] = []
         self._unheard: UUID | None = None
         self._replaced = 0
@@ -197,6 +198,10 @@ class Engine:
 
     def _insist(self, write: Callable[[], None]) -> bool:
         return self._steps.insist(write, lost=LostClaim)
+
+    def _unsettled(self, reason: str | None) -> None:
+        if self._circuit.settles(self, reason):
+            self._metrics.unsettled(self.name, len(self._circuit.unsettled))
 
     def _lost(self, claim: Claim, how: str) -> None:
         self._metrics.lost(self.name)

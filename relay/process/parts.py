@@ -27,6 +27,7 @@ from relay.process.maintenance import Looks, Maintenance
 from relay.process.poll import Poll
 from relay.process.stopping import Drain, Stopping
 from relay.process.store import Store
+from relay.telemetry.backlog import Backlog
 from relay.telemetry.metrics import Metrics
 from sinks.base import Sink
 
@@ -136,6 +137,9 @@ class Parts:
         polls = [self._poll(settings, sink, number, start, stopping) for number in range(sink.workers)]
         return Loops(destination, polls, stopping)
 
+    def backlog(self) -> Backlog:
+        return Backlog(self.database("backlog"), self.worker, self.metrics.registry, self.stopping.wait)
+
     def heartbeat(self, shortest: Callable[[], float]) -> Heartbeat:
         return Heartbeat(Store(self.database("heartbeat", shortest() / 3)), self.leases, shortest, self.stopping)
 
@@ -198,9 +202,15 @@ class Parts:
 
     def _open_circuits(self) -> Mapping[str, str]:
         reasons = {
-            name: circuit.reason or self._destinations[name].blocked for name, circuit in list(self._circuits.items())
+            name: circuit.reason or _unsettled(circuit) or self._destinations[name].blocked
+            for name, circuit in list(self._circuits.items())
         }
         return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def _unsettled(circuit: Circuit) -> str | None:
+    reason = next(iter(list(circuit.unsettled.values())), None)
+    return None if reason is None else f"claims cannot be settled: {reason}"
 
 
 def new_claims(

@@ -145,6 +145,9 @@ class Roster:
             written = settings.sources.tree.get("sinks", {}).get(name)
             if written == sink.written and not sink.broken and name in settings.sinks:
                 continue
+            if sink.loops is not None and name in settings.broken:
+                log.error("configuration is not taken up", sink=name, problems=settings.broken[name])
+                continue
             sink.outdated = sink.loops is not None
             sink.written = written
             if name in settings.sinks:

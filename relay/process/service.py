@@ -146,6 +146,8 @@ class Service:
         self._maintenance_thread = self._thread("maintenance", maintenance.run)
         if self._listener:
             self._thread("listener", self._listener.run)
+        if self._http:
+            self._thread("backlog", self._parts.backlog().run)
 
     def _watch(self) -> None:
         """Wait for a signal, or for the queue to be empty."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from relay.claims.claim import Verdict
 from relay.claims.parking import Unavailable
@@ -33,11 +34,24 @@ class Metrics:
         self._send = Histogram(
             "relay_send_seconds", "Time that one batch took to send.", ["sink"], registry=self.registry
         )
+        self._success = Gauge(
+            "relay_last_delivery_timestamp_seconds",
+            "When a message was last delivered, in seconds since 1970.",
+            ["sink"],
+            registry=self.registry,
+        )
+        Info("relay_build", "Release of this relay.", registry=self.registry).info({"version": version("outbox-relay")})
         self.listener_up = Gauge("relay_listener_up", "1 while notifications arrive.", registry=self.registry)
         self.notify_queue_usage = Gauge(
             "relay_notify_queue_usage", "Part of the notification queue that is in use.", registry=self.registry
         )
 
+        self._unsettled = Gauge(
+            "relay_unsettled_claims",
+            "Claims whose outcome the database refuses to take.",
+            ["sink"],
+            registry=self.registry,
+        )
         self._held = Gauge(
             "relay_destination_waiting_messages",
             "Messages that wait for an unavailable destination.",
@@ -51,11 +65,15 @@ class Metrics:
             registry=self.registry,
         )
 
+    def unsettled(self, sink: str, claims: int) -> None:
+        """So many claims of a sink cannot be settled now."""
+        self._unsettled.labels(sink).set(claims)
+
     def begin(self, sink: str) -> None:
         """A sink has its series from now on, whatever becomes of it."""
         for outcome in OUTCOMES:
             self._messages.labels(sink, outcome)
-        for metric in (self._lost, self._reaped, self._replaced, self._send):
+        for metric in (self._lost, self._reaped, self._replaced, self._send, self._unsettled):
             metric.labels(sink)
 
     def unavailable(self, destinations: Iterable[Unavailable]) -> None:
@@ -79,6 +97,8 @@ class Metrics:
             "dead": len(verdict.dead),
             "held": held,
         }
+        if verdict.delivered:
+            self._success.labels(sink).set_to_current_time()
         for outcome, count in counts.items():
             if count:
                 self._messages.labels(sink, outcome).inc(count)

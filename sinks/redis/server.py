@@ -66,7 +66,7 @@ class Server:
         """How many replicas must confirm a batch."""
         peer = self.connection.peer
         if peer and self._name and self._name.left(peer):
-            log.warning("redis_server moved from=%s: its name leads elsewhere now", peer)
+            log.info("redis_server moved from=%s: its name leads elsewhere now", peer)
             self.connection.drop()
         return self._replicas
 

@@ -43,11 +43,16 @@ class Batches:
         for name in self._lanes:
             self._make_ready(name)
 
-    def next_call(self) -> list[Entry]:
-        """Entries of one queue that may leave together now; empty: none may, until a call that is in flight ends."""
-        if not self._ready:
+    def next_call(self, may: Callable[[str], bool] = lambda queue: True) -> list[Entry]:
+        """Entries of one queue that may leave together now; empty: none may, until a call that is in flight ends.
+
+        Args:
+            may: whether a queue takes another call now.
+        """
+        queue = next(filter(may, self._ready), None)
+        if queue is None:
             return []
-        queue, lanes = next(iter(self._ready.items()))
+        lanes = self._ready[queue]
         call: list[Entry] = []
         room = self._limit(queue)
         while lanes and len(call) < MOST_ENTRIES:

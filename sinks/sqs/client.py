@@ -6,24 +6,22 @@ Credentials, regions and endpoints are botocore's. Its retries are off: the rela
 from __future__ import annotations
 
 import logging
-import os
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from inspect import signature
 from typing import Any, Final, NamedTuple, Protocol
 
 from botocore import exceptions as boto
-from botocore.config import Config
 from botocore.parsers import ResponseParserError
 from botocore.session import Session
 
-from sinks.base import BadClient, SinkConfig
-from sinks.files import check_files
+from sinks.base import SinkConfig
 from sinks.sqs.errors import Cause, NotSent, Refused, Unanswered, describe
+from sinks.sqs.names import arn_of
+from sinks.sqs.options import boto_config, place_options
+from sinks.sqs.trouble import Pace
 
 LARGEST_MESSAGE: Final = 2**20
 """Bytes: the service's own limit, for a queue whose attributes may not be read."""
@@ -82,7 +80,7 @@ class SqsClient:
 
     def __init__(self, config: SinkConfig) -> None:
         options = config.options
-        client = {**_from_queue_url(options.queue.text), **config.client}
+        client = {**place_options(options.queue.text), **config.client}
         if options.region:
             client["region_name"] = options.region
         keys = [client.pop(f"aws_{name}", None) for name in ("access_key_id", "secret_access_key", "session_token")]
@@ -91,7 +89,7 @@ class SqsClient:
             self.session.register_component("data_loader", _models())
             if any(keys):
                 self.session.set_credentials(*keys)
-            client["config"] = _config(config, client.get("config"))
+            client["config"] = boto_config(config, client.get("config"))
             self.boto = self.session.create_client("sqs", **client)
         except (boto.BotoCoreError, ValueError) as error:
             raise NotSent(describe(str(error))) from error
@@ -99,8 +97,10 @@ class SqsClient:
         """Whose certificates are trusted, as the option of this name of a boto3 client says it."""
         self.framed = True
         """False once the service was seen to answer without saying where the answer ends."""
+        self._in_flight: int = options.in_flight
         self._size_limit: int | None = options.size_limit
         self._queues: dict[str, Queue] = {}
+        self._paces: dict[str, Pace] = {}
         self._executor = ThreadPoolExecutor(options.in_flight, f"sqs-{config.name}")
 
     def queue(self, name: str) -> Future[Queue]:
@@ -114,6 +114,10 @@ class SqsClient:
         future: Future[Queue] = Future()
         future.set_result(known)
         return future
+
+    def pace(self, name: str) -> Pace:
+        """How many calls this queue takes at the same time."""
+        return self._paces.setdefault(name, Pace(self._in_flight))
 
     def credentials(self) -> Future[None]:
         """Done once there are credentials that do not expire now: renewing them can take long."""
@@ -143,7 +147,11 @@ class SqsClient:
         return answer
 
     def _look_up(self, name: str) -> Queue:
-        url = name if "://" in name else str(self._ask(self.boto.get_queue_url, QueueName=name)["QueueUrl"])
+        if arn := arn_of(name):
+            named = {"QueueName": arn.name, "QueueOwnerAWSAccountId": arn.account}
+        else:
+            named = {"QueueName": name}
+        url = name if "://" in name else str(self._ask(self.boto.get_queue_url, **named)["QueueUrl"])
         queue = Queue(url, self._size_limit or self._limit_of(url), time.monotonic() + FRESH_S)
         self._queues[name] = queue
         return queue
@@ -167,21 +175,6 @@ class SqsClient:
         headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
         self.framed = "content-length" in headers or "transfer-encoding" in headers
         return answer
-
-
-def check_options(config: SinkConfig) -> None:
-    """
-    Raises:
-        BadClient: boto3 does not take an option of `client`.
-    """
-    known = {*signature(Session.create_client).parameters, "profile_name"} - {"self", "service_name"}
-    if unknown := sorted(set(config.client) - known):
-        raise BadClient(dict.fromkeys(unknown, "an option that boto3 knows"))
-    try:
-        _config(config, config.client.get("config"))
-    except (TypeError, boto.BotoCoreError) as error:
-        raise BadClient({"config": f"what botocore's Config takes: {error}"}) from error
-    check_files(config.client, ["verify"])
 
 
 @contextmanager
@@ -215,24 +208,3 @@ def refused_by(response: Mapping[str, Any]) -> Refused:
 def _models() -> Any:
     """The service models: reading them takes most of the time that a new client takes."""
     return Session().get_component("data_loader")
-
-
-def _config(config: SinkConfig, given: Config | Mapping[str, Any] | None) -> Config:
-    """botocore's configuration: ours, the given one over it, and no retries."""
-    # Connecting and reading end within half of the send time-out, and no call starts in its second half.
-    quarter = config.send_timeout / 4
-    ours = Config(connect_timeout=quarter, read_timeout=quarter, max_pool_connections=config.options.in_flight)
-    theirs = Config(**given) if isinstance(given, Mapping) else given or Config()
-    if not isinstance(theirs, Config):
-        raise TypeError(f"expected a table of botocore.config.Config's options, got {given!r}")
-    return ours.merge(theirs).merge(Config(retries={"total_max_attempts": 1}))
-
-
-def _from_queue_url(queue: str) -> dict[str, str]:
-    """What the URL of a queue says of region and endpoint, for a configuration that says nothing itself."""
-    if found := re.match(r"https://sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/", queue):
-        return {"region_name": found[1]}
-    if any(name in os.environ for name in ("AWS_ENDPOINT_URL_SQS", "AWS_ENDPOINT_URL")):
-        return {}
-    found = re.match(r"https?://[^/{}\s]+(?=/)", queue)
-    return {"endpoint_url": found[0]} if found else {}

@@ -24,8 +24,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from sinks.base import Message, Retry
-from sinks.envelopes.envelope import Envelope
+from sinks.base import Batch, Message, Outcome, Reject, Retry
+from sinks.envelopes.envelope import BadEnvelope, Envelope
+from sinks.sqs.names import EXPECTED, is_queue
 from sinks.template import Template, TemplateError
 from sinks.wire import digits_kept, header_text, rfc3339
 
@@ -45,8 +46,6 @@ _OURS = frozenset({"message_id", "kind", "created_at", ENCODING, PACKED})
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!.*\.\.)[A-Za-z0-9_-](?:[A-Za-z0-9_.-]{0,254}[A-Za-z0-9_-])?")
 _GROUP_ID = re.compile(r"[!-~]{1,128}")
-_QUEUE_NAME = re.compile(r"(?=.{1,80}\Z)[A-Za-z0-9_-]+(?:\.fifo)?")
-_QUEUE_URL = re.compile(r"https?://[^\s/]+/\S+")
 
 OWN_GROUP = Template("{key}")
 
@@ -135,6 +134,18 @@ class EntryMaker:
             lane = f"{queue} {group}"
         return Entry(position, queue, lane, _length(body) + size, fields)
 
+    def make_all(self, batch: Batch) -> list[Entry | Outcome]:
+        """An entry for each message, or the outcome of one that is not sent."""
+        made: list[Entry | Outcome] = []
+        for position, message in enumerate(batch.messages):
+            try:
+                made.append(self.make(message, position, batch.claimed_us))
+            except (Unfit, BadEnvelope) as error:
+                made.append(Reject(str(error)))
+            except NotYet as error:
+                made.append(error.outcome)
+        return made
+
     def queue_of(self, message: Message) -> str:
         """
         Raises:
@@ -144,11 +155,8 @@ class EntryMaker:
             queue = self._queue.render(message, self._sink)
         except TemplateError as error:
             raise Unfit(f"queue: {error}") from None
-        if not (_QUEUE_NAME.fullmatch(queue) or _QUEUE_URL.fullmatch(queue)):
-            raise Unfit(
-                "queue: the template gives no queue name (1 to 80 letters, digits, hyphens and underscores, "
-                "at the end .fifo or not) and no URL"
-            )
+        if not is_queue(queue):
+            raise Unfit(f"queue: the template does not give {EXPECTED}")
         return queue
 
     def _group_of(self, message: Message, fifo: bool) -> str | None:

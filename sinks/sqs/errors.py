@@ -7,12 +7,15 @@ throttling errors (`botocore/retries/standard.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from sinks.base import Hold, Outcome, Reject, Retry
+from sinks.base import Delivered, Hold, Outcome, Reject, Retry
 
 WAITS: Final = Retry("not sent: an earlier message of its key was not delivered")
+NO_TIME: Final = Retry("not sent: no time was left", counted=False)
+NOT_SPOKEN_OF: Final = Retry("the answer does not speak of it, it may have arrived", counted=False)
 
 
 class SqsError(Exception):
@@ -135,6 +138,17 @@ class Failed(NamedTuple):
     text: str
     sender_fault: bool
 
+    @classmethod
+    def told(cls, entry: Mapping[str, Any]) -> Failed:
+        """From the answer's own words."""
+        return cls(str(entry.get("Code")), str(entry.get("Message", "")), bool(entry.get("SenderFault")))
+
+
+def failed_inside(failed: Failed) -> bool:
+    """Whether the service failed with this message for no reason that it names."""
+    cause = Refused(failed.code, failed.text).cause
+    return cause is Cause.UNWELL or (cause in (Cause.CONTENT, Cause.OTHER) and not failed.sender_fault)
+
 
 def outcome_of(failed: Failed, queue: str, size: int, limit: int) -> Outcome:
     """The outcome of one message that SQS did not take while it answered the call.
@@ -153,3 +167,10 @@ def outcome_of(failed: Failed, queue: str, size: int, limit: int) -> Outcome:
     if "must be shorter than" in failed.text:
         return too_large(size, limit, str(error))
     return refused_alone(error, size, limit)
+
+
+def known(outcome: Outcome) -> bool:
+    """Whether this says something that the next time could not say as well."""
+    return isinstance(outcome, (Delivered, Reject)) or (
+        isinstance(outcome, Retry) and outcome.counted and outcome is not WAITS
+    )

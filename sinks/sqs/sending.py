@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from sinks.base import DELIVERED, Batch, Delivered, Hold, Outcome, Reject, Retry, SinkConfig
-from sinks.envelopes.envelope import BadEnvelope
+from sinks.base import DELIVERED, Batch, Hold, Outcome, SinkConfig
 from sinks.sqs.batches import Batches
 from sinks.sqs.client import Queue, Sender, SqsClient
-from sinks.sqs.entries import Entry, EntryMaker, NotYet, Unfit
+from sinks.sqs.entries import Entry, EntryMaker
 from sinks.sqs.errors import (
+    NO_TIME,
+    NOT_SPOKEN_OF,
     WAITS,
     Cause,
     Failed,
@@ -21,11 +24,15 @@ from sinks.sqs.errors import (
     Refused,
     SqsError,
     Unanswered,
+    failed_inside,
+    known,
     outcome_of,
     refused_alone,
     too_large,
 )
-from sinks.sqs.trouble import Trouble
+from sinks.sqs.trouble import Trouble, later
+
+log = logging.getLogger("sinks.sqs")
 
 T = TypeVar("T")
 
@@ -56,6 +63,8 @@ class Sending:
         self._last_start = started + config.send_timeout / 2
         self._outcomes: dict[int, Outcome] = {}
         self._queues: dict[str, Queue] = {}
+        self._calls: Counter[str] = Counter()
+        """In flight, by queue."""
         self.trouble = Trouble()
         self.abandoned = False
         """True where a call is still in flight whose answer nobody waits for."""
@@ -65,29 +74,20 @@ class Sending:
         Raises:
             SinkUnavailable: the service cannot be reached, and nothing is known of any message.
         """
-        made = self._made()
+        made = self._maker.make_all(self._batch)
         self._find_queues({entry.queue for entry in made if isinstance(entry, Entry)})
         self._batches = Batches(self._fitting(made), self._limit, ordered=self._config.ordered)
         self._send_all()
         for entry in self._batches.rest():
-            self._outcomes[entry.position] = self.trouble.stopped or Hold("not sent: no time was left", entry.queue)
+            self._outcomes[entry.position] = self.trouble.stopped or NO_TIME
+        for position, hold in self.trouble.of_messages():
+            self._outcomes[position] = later(hold.reason, self._batch, position)
         outcomes = [self._outcomes[position] for position in range(len(self._batch.messages))]
-        if self.trouble.unavailable and not any(map(_known, outcomes)):
+        if self.trouble.unavailable and not any(map(known, outcomes)):
             raise self.trouble.unavailable
         return outcomes
 
     # What goes
-
-    def _made(self) -> list[Entry | Outcome]:
-        made: list[Entry | Outcome] = []
-        for position, message in enumerate(self._batch.messages):
-            try:
-                made.append(self._maker.make(message, position, self._batch.claimed_us))
-            except (Unfit, BadEnvelope) as error:
-                made.append(Reject(str(error)))
-            except NotYet as error:
-                made.append(error.outcome)
-        return made
 
     def _find_queues(self, names: Iterable[str]) -> None:
         self._found(self._client.credentials(), "")
@@ -170,20 +170,23 @@ class Sending:
 
     def _next_call(self) -> list[Entry]:
         while not self.trouble.stopped and time.monotonic() < self._last_start and not self._batch.lost():
-            call = self._batches.next_call()
+            call = self._batches.next_call(self._may_be_called)
             if not call or call[0].queue not in self.trouble.unwell:
                 return call
             self._all(call, self.trouble.unwell[call[0].queue])
         return []
 
+    def _may_be_called(self, queue: str) -> bool:
+        return queue in self.trouble.unwell or self._calls[queue] < self._client.pace(queue).calls
+
     def _start(self, call: list[Entry]) -> Future[Mapping[str, Any]]:
         # Ids only have to differ within the call; anything of the message's own may have characters that AWS refuses.
+        self._calls[call[0].queue] += 1
         entries = [{"Id": str(number), **entry.fields} for number, entry in enumerate(call)]
         return self._sender.start(self._queues[call[0].queue].url, entries)
 
-    # The answers
-
     def _answered(self, call: list[Entry], future: Future[Mapping[str, Any]]) -> None:
+        self._calls[call[0].queue] -= 1
         try:
             answer = future.result()
         except (Refused, NotSent) as error:
@@ -197,22 +200,41 @@ class Sending:
             self._reconcile(call, answer)
 
     def _reconcile(self, call: list[Entry], answer: Mapping[str, Any]) -> None:
+        queue = call[0].queue
         taken = {str(entry.get("Id")) for entry in answer.get("Successful") or ()}
         failed = {str(entry.get("Id")): entry for entry in answer.get("Failed") or ()}
-        if not taken and not failed:
+        asked = {str(number) for number in range(len(call))}
+        if strange := (taken | failed.keys()) - asked:
+            log.warning("queue %s: the answer speaks of %d entries that nobody sent", queue, len(strange))
+        if not asked & (taken | failed.keys()):
             self._unanswered(call, Unanswered("the answer speaks of no message"))
             return
         for number, entry in enumerate(call):
             told = failed.get(str(number))
             if told is not None:
-                failure = Failed(str(told.get("Code")), str(told.get("Message", "")), bool(told.get("SenderFault")))
-                outcome = outcome_of(failure, entry.queue, entry.size, self._limit(entry.queue))
+                outcome = self._of_failed(entry, Failed.told(told))
             elif str(number) in taken:
                 outcome = DELIVERED
             else:
-                outcome = Hold("the answer does not speak of it, it may have arrived", entry.queue)
+                outcome = NOT_SPOKEN_OF
             self._outcomes[entry.position] = outcome
+        if asked & taken:
+            self.trouble.takes.add(queue)
+        if asked <= taken:
+            self._client.pace(queue).took()
         self._ended(call)
+
+    def _of_failed(self, entry: Entry, failure: Failed) -> Outcome:
+        outcome = outcome_of(failure, entry.queue, entry.size, self._limit(entry.queue))
+        if not isinstance(outcome, Hold):
+            return outcome
+        if failed_inside(failure):
+            self.trouble.failed_inside[entry.position] = (entry.queue, outcome)
+        else:
+            # As if the whole call had been refused: nothing else goes to this queue now.
+            self.trouble.unwell[entry.queue] = outcome
+            self._client.pace(entry.queue).throttled()
+        return outcome
 
     def _content_refused(self, call: list[Entry], error: Refused) -> None:
         if len(call) > 1:
@@ -230,6 +252,8 @@ class Sending:
             return self.trouble.not_sent(error)
         if error.cause is Cause.MISSING:
             self._client.forget(queue)
+        if error.cause in (Cause.THROTTLED, Cause.QUEUE_THROTTLED):
+            self._client.pace(queue).throttled()
         return self.trouble.refused(error, queue)
 
     def _all(self, call: list[Entry], outcome: Outcome) -> None:
@@ -243,8 +267,3 @@ class Sending:
             stuck = [entry.lane for entry in call if self._outcomes[entry.position] is not DELIVERED]
         for entry in self._batches.ended(call, stuck):
             self._outcomes[entry.position] = WAITS
-
-
-def _known(outcome: Outcome) -> bool:
-    """Whether this says something that the next time could not say as well."""
-    return isinstance(outcome, (Delivered, Reject)) or (isinstance(outcome, Retry) and outcome is not WAITS)

@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ByteSize, Field, TypeAdapter, ValidationError, field_validator
 
 from sinks.base import Batch, Message, Outcome, Sink, SinkConfig, SinkUnavailable
 from sinks.envelopes.cloudevents import StructuredOptions, structured
-from sinks.sqs.client import Sender, SqsClient, check_options
+from sinks.sqs.client import Sender, SqsClient
 from sinks.sqs.crt import CrtSender
 from sinks.sqs.entries import EntryMaker
 from sinks.sqs.errors import NotSent
+from sinks.sqs.names import EXPECTED, is_queue
+from sinks.sqs.options import check_options
 from sinks.sqs.sending import Sending
 from sinks.template import Template
 
@@ -38,7 +40,7 @@ class SqsOptions(StructuredOptions):
     """Configuration keys of `type = "sqs"`."""
 
     queue: Template
-    """Name or URL. A URL also says the region, and the endpoint where it is not Amazon's own."""
+    """Name, URL or ARN. A URL or an ARN also says the region, a URL the endpoint, too, unless it is the usual one."""
     group: Template | None = None
     """Message group. Default: `"{key}"` on FIFO queues; no groups on standard queues, where they make a queue *fair*.
     What AWS would refuse as a group id becomes `sha256-…`; a message without a key is a group of its own."""
@@ -51,6 +53,13 @@ class SqsOptions(StructuredOptions):
     minutes; 1 MiB where that may not be read."""
     schedule: Literal["relay", "sqs"] = "relay"
     """Who holds a scheduled message back: `"sqs"` hands it over at most 15 minutes early, on standard queues."""
+
+    @field_validator("queue")
+    @classmethod
+    def _may_be_a_queue(cls, queue: Template) -> Template:
+        if queue.constant is not None and not is_queue(queue.constant):
+            raise ValueError(EXPECTED)
+        return queue
 
 
 class SqsSink(Sink):

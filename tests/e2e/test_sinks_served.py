@@ -149,10 +149,17 @@ def test_a_sink_that_apply_adds_is_served_where_the_file_has_it(filed: Outbox, t
 
 
 def test_a_file_that_cannot_be_read_changes_nothing(filed: Outbox) -> None:
+    """Nor does one sink's mistake, or its secret that is not there for a moment, end what is served already."""
     with filed.relay() as relay:
+        write(filed, main={"keep_data": "${file:nowhere}"})
+        relay.signal(signal.SIGHUP)
+        wait_until(
+            lambda: [one["sink"] for one in relay.events("configuration is not taken up")] == ["main"], timeout=10
+        )
+        delivers(filed, "main")
         (filed.folder / "relay.toml").write_text("[sinks")
         relay.signal(signal.SIGHUP)
-        wait_until(lambda: relay.events("configuration is not taken up"), timeout=10)
+        wait_until(lambda: len(relay.events("configuration is not taken up")) == 2, timeout=10)
         delivers(filed, "main")
 
 

@@ -18,6 +18,7 @@ from relay.claims.shards import ShardClaims
 from relay.claims.stuck import let_due_keys_go
 from relay.config.settings import Settings, load
 from relay.database.connection import Database
+from relay.process.late_routes import LateRoutes
 from relay.process.store import Presence, Said, Store
 from sinks.base import ARRIVED, DELIVERED, Hold, Outcome, Reject, Retry
 from tests.harness.plans import ExplainedDatabase, Plan
@@ -94,6 +95,7 @@ HOT = {
         "say_goodbye",
     ),
     *("read_head", "read_size", "read_message", "note_arrived"),
+    "unrouted_part",
 }
 COUNTS_ALL = {"status"}
 """Statements that count everything; they may do so by an index only."""
@@ -171,6 +173,7 @@ def check_amounts(plans: list[Plan]) -> None:
 def walk(database: Database, settings: Settings) -> None:
     """Whatever a relay asks of its database, by the relay's own code."""
     store = Store(database)
+    LateRoutes(database).route()
     rows = RowClaims(database, settings.sinks["rows"], "a worker")
     shards = ShardClaims(database, settings.sinks["keys"], "a worker")
     outcomes: list[Outcome] = [Retry("busy"), Reject("too large"), Hold("missing", "a topic"), ARRIVED]

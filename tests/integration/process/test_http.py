@@ -12,7 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from relay.telemetry.http import HttpServer
-from tests.harness.outbox import Outbox
+from tests.harness.outbox import Outbox, Relay
 from tests.servers.base import LOCALHOST, wait_until
 from tests.servers.proxy import FaultProxy
 
@@ -32,6 +32,37 @@ def test_metrics_count_every_message_once(outbox: Outbox) -> None:
         assert relay.metric("relay_messages_total", sink="main", outcome="retried") == 3
         assert relay.metric("relay_send_seconds_count", sink="main") == len(outbox.broker.calls())
         wait_until(lambda: relay.metric("relay_listener_up") == 1)
+
+
+def test_one_relay_counts_what_waits_for_all(outbox: Outbox) -> None:
+    """A sum over all relays must be right, and the database must not count for each of them. When the one that counts
+    is killed, another one does it."""
+    outbox.configure({"main": {}, "other": {}}, routes=[{"kind": "made", "sink": "main"}])
+    outbox.sql("update relay.sinks set paused_at = now(), paused_reason = 'test' where name = 'main'")
+    outbox.insert(7, run_at="2999-01-01")
+    outbox.insert(5, created_at="2020-01-01")
+    outbox.insert(2, kind="no route")
+
+    def seen(relay: Relay) -> list[float]:
+        states = ("due", "later", "dead")
+        return [relay.metric("relay_backlog_messages", sink="main", state=state) for state in states]
+
+    with outbox.relay() as first:
+        wait_until(lambda: seen(first) == [5, 7, 0], timeout=20, what="the first relay counting")
+        assert first.metric("relay_backlog_messages", sink="unrouted") == 2
+        assert first.metric("relay_backlog_oldest_due_seconds", sink="main") > 1e7
+        assert first.metric("relay_sink_paused", sink="main") == 1
+        assert first.metric("relay_sink_paused", sink="other") == 0
+        assert first.metric("relay_sink_circuit_open") == 0
+        assert first.metric("relay_build_info") == 1
+        with outbox.relay() as second:
+            wait_until(lambda: first.metric("relay_sink_relays", sink="main") == 2, timeout=20)
+            assert "relay_backlog_messages{" not in second.get("metrics")
+            first.kill()
+            wait_until(lambda: seen(second) == [5, 7, 0], timeout=20, what="the second relay counting")
+            outbox.sql("update relay.sinks set paused_at = null, paused_reason = null")
+            wait_until(lambda: seen(second) == [0, 7, 0], timeout=20, what="the delivery being counted")
+            assert second.metric("relay_last_delivery_timestamp_seconds", sink="main") > 1e9
 
 
 def test_metrics_count_the_clients_that_a_sink_replaced(outbox: Outbox) -> None:

@@ -95,6 +95,20 @@ def test_too_few_sentinels_vouch_for_nobody(group: Sentinel) -> None:
         wait_until(lambda: sends(sink, 5), timeout=20, what="two of three being enough again")
 
 
+def test_sentinel_that_has_missed_a_fail_over_is_not_believed(group: Sentinel) -> None:
+    """It names the old primary as surely as the others name the new one; its configuration is older."""
+    stale = group.sentinels[2]
+    stale.server.freeze()
+    group.fail_over()
+    hosts = ",".join(f"{LOCALHOST}:{sentinel.port}" for sentinel in reversed(group.sentinels))
+    url = f"{group.url.partition('@')[0]}@{hosts}/{group.name}"
+    stale.server.thaw()
+    with streams(url, wait_replicas=0) as sink, group.current().client() as promoted:
+        assert group.current() == group.replica
+        wait_until(lambda: sends(sink, 1), what="a message getting through")
+        assert len(payloads(promoted)) == 1
+
+
 def test_silent_sentinel_costs_little(group: Sentinel) -> None:
     group.sentinels[0].server.freeze()
     with streams(group.url) as sink:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from sinks.base import DELIVERED, Hold, Reject, Retry, SinkUnavailable
+from sinks.base import DELIVERED, Batch, Hold, Reject, Retry, SinkUnavailable
 from sinks.sqs.errors import WAITS
+from sinks.sqs.trouble import Pace
 from sinks.testing import message
 from tests.servers.base import free_port, wait_until
 from tests.servers.sqs_answers import Call, Cut, Failures, Fault, Raw, Silence, Slow
@@ -96,9 +99,70 @@ def test_each_entry_has_its_own_outcome(sqs_stub: SqsStub) -> None:
     )
     with opened(sqs_stub.client) as sink:
         outcomes = send(sink, [message(number) for number in range(10)])
-    assert [type(outcome) for outcome in outcomes[1::2]] == [Reject, Hold, Retry, Hold, type(DELIVERED)]
+    assert [type(outcome) for outcome in outcomes[1::2]] == [Reject, Retry, Retry, Hold, type(DELIVERED)]
     assert outcomes[::2] == [DELIVERED] * 5
+    assert [outcome.counted for outcome in outcomes if isinstance(outcome, Retry)] == [False, True]
     assert len(sqs_stub.sent) == 6
+
+
+def test_queue_of_which_every_entry_fails_inside_the_service_is_held(sqs_stub: SqsStub) -> None:
+    sqs_stub.on_send = lambda call: Failures(dict.fromkeys(range(len(call.entries)), ("InternalError", False)))
+    with opened(sqs_stub.client) as sink:
+        outcomes = send(sink, [message(number) for number in range(20)])
+    assert {outcome.destination for outcome in outcomes if isinstance(outcome, Hold)} == {"orders"}
+    assert len(outcomes) == sum(isinstance(outcome, Hold) for outcome in outcomes)
+
+
+def test_entry_that_the_service_failed_waits_longer_the_older_its_message_is(sqs_stub: SqsStub) -> None:
+    sqs_stub.on_send = lambda call: Failures({0: ("InternalError", False), 1: ("InternalError", False)})
+    now_us = message(0).created_us
+    messages = [message(number, created_us=now_us - age * 1_000_000) for number, age in enumerate((0, 100, 0))]
+    with opened(sqs_stub.client) as sink:
+        outcomes = list(sink.send(Batch(uuid4(), messages, now_us)))
+    assert [outcome.after for outcome in outcomes if isinstance(outcome, Retry)] == [1.0, 10.0]
+
+
+@pytest.mark.parametrize("code", ["RequestThrottled", "AccessDenied", "KmsThrottled", "ThrottlingException"])
+def test_first_entry_that_is_refused_for_its_queue_stops_the_queue(sqs_stub: SqsStub, code: str) -> None:
+    """As a refused call does. An entry can be refused for a key of KMS or by a policy as well."""
+    sqs_stub.on_send = lambda call: Failures({0: (code, True)}) if call.queue == "orders" else None
+    with opened(sqs_stub.client, queue="{header.queue:orders}") as sink:
+        others = [message(1000 + number, headers={"queue": "others"}) for number in range(100)]
+        outcomes = send(sink, [*(message(number) for number in range(500)), *others])
+        calls = [call.queue for call in sqs_stub.sends()]
+        assert calls.count("orders") == 1
+        assert calls.count("others") == 10
+        assert sum(isinstance(outcome, Hold) for outcome in outcomes) == 491
+        sqs_stub.on_send = lambda call: Slow(0.05)
+        send(sink, [message(number) for number in range(2000, 2100)])
+        assert sqs_stub.most_at_once <= 8
+
+
+def test_calls_of_a_queue_grow_by_one_a_round_after_it_was_throttled() -> None:
+    pace = Pace(8)
+    for _ in range(7):
+        pace.took()
+    assert pace.calls == 8
+    for calls in (4, 2, 1, 1):
+        pace.throttled()
+        assert pace.calls == calls
+    for calls in (2, 2, 3, 3, 3, 4):
+        pace.took()
+        assert pace.calls in (calls, calls - 1)
+    assert pace.calls <= 4
+
+
+def test_entries_that_nobody_sent_are_logged(sqs_stub: SqsStub, caplog: pytest.LogCaptureFixture) -> None:
+    answer = {"Successful": [{"Id": "0", "MessageId": "m", "MD5OfMessageBody": ""}, {"Id": "77", "MessageId": "n"}]}
+    body = json.dumps(answer).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n" % len(body)
+    sqs_stub.on_send = lambda call: Raw(head + body)
+    with opened(sqs_stub.client) as sink:
+        outcomes = send(sink, [message(0), message(1)])
+    assert outcomes[0] is DELIVERED
+    assert isinstance(outcomes[1], Retry)
+    assert not outcomes[1].counted
+    assert "queue orders: the answer speaks of 1 entries that nobody sent" in caplog.text
 
 
 def test_entry_that_the_answer_forgets_is_not_delivered(sqs_stub: SqsStub) -> None:
@@ -106,7 +170,8 @@ def test_entry_that_the_answer_forgets_is_not_delivered(sqs_stub: SqsStub) -> No
     with opened(sqs_stub.client) as sink:
         outcomes = send(sink, [message(number) for number in range(4)])
     assert [outcome is DELIVERED for outcome in outcomes] == [True, True, False, True]
-    assert isinstance(outcomes[2], Hold)
+    assert isinstance(outcomes[2], Retry)
+    assert not outcomes[2].counted
 
 
 @pytest.mark.parametrize(
@@ -190,7 +255,7 @@ def test_slow_service_gets_as_much_as_fits_into_the_time(sqs_stub: SqsStub) -> N
     with opened(sqs_stub.client, in_flight=1, send_timeout=1.0) as sink:
         outcomes = send(sink, [message(number) for number in range(200)])
     assert len(sqs_stub.sent) == outcomes.count(DELIVERED) >= 10
-    assert set(outcomes[len(sqs_stub.sent) :]) == {Hold("not sent: no time was left", "orders")}
+    assert set(outcomes[len(sqs_stub.sent) :]) == {Retry("not sent: no time was left", counted=False)}
 
 
 def test_slow_questions_end_in_time_and_nothing_was_sent(sqs_stub: SqsStub) -> None:

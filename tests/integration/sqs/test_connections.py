@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from sinks.base import DELIVERED, SinkConfig, SinkUnavailable
+from sinks.base import DELIVERED, BadOption, SinkConfig, SinkUnavailable
 from sinks.sqs import connections as sqs_connections
 from sinks.sqs.client import SqsClient
 from sinks.sqs.crt import CrtSender
@@ -103,11 +103,24 @@ def test_region_of_the_sink_comes_before_that_of_the_client() -> None:
     client.close()
 
 
-def test_without_a_region_the_sink_says_so() -> None:
-    sink = SqsSink(SinkConfig("a-sink", SqsOptions.model_validate({"queue": "orders"})))
-    with pytest.raises(SinkUnavailable, match="region") as caught:
-        sink.open()
-    assert caught.value.unknown is False
+def test_without_a_region_the_configuration_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    with pytest.raises(BadOption, match="region"):
+        made_sink("orders")
+    made_sink("arn:aws:sqs:eu-west-1:123456789012:orders")
+    made_sink("https://vpce-0a1b2c-xyz.sqs.eu-west-1.vpce.amazonaws.com/123456789012/orders")
+    made_sink("orders", region="eu-west-1")
+    with pytest.raises(BadOption, match="region"):
+        made_sink("http://localhost:9324/000000000000/orders")
+    (tmp_path / "config").write_text("[default]\nregion = eu-west-3\n")
+    made_sink("orders")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-2")
+    made_sink("orders")
+
+
+def made_sink(queue: str, **options: str) -> None:
+    SqsSink(SinkConfig("a-sink", SqsOptions.model_validate({"queue": queue, **options})))
 
 
 @pytest.mark.parametrize(
