@@ -29,9 +29,9 @@ def main(connection: Connection) -> None:
     try:
         handlers = load(names)
     except NotImportable as error:
-        connection.send_bytes(str(error).encode("utf-8", "replace"))
+        _say(connection, str(error).encode("utf-8", "replace"))
         return
-    connection.send_bytes(b"")
+    _say(connection, b"")
     raised: list[str] = []
     on_error = OnError(lambda kind, text: raised.append(text), wanted=tracebacks)
     with asyncio.Runner() as runner:
@@ -40,11 +40,18 @@ def main(connection: Connection) -> None:
             name, message = work
             raised.clear()
             outcome = call(handlers[name], message, lambda work: run_again(loop, work), on_error)
-            connection.send_bytes(answer.dump(outcome, raised[0] if raised else None))
+            _say(connection, answer.dump(outcome, raised[0] if raised else None))
 
 
 def _leave_it_to_the_relay(number: int, frame: FrameType | None) -> None:
     pass
+
+
+def _say(connection: Connection, words: bytes) -> None:
+    try:
+        connection.send_bytes(words)
+    except OSError:
+        _end()
 
 
 def _listen(connection: Connection, inbox: SimpleQueue[Any]) -> None:
@@ -52,9 +59,13 @@ def _listen(connection: Connection, inbox: SimpleQueue[Any]) -> None:
         while (received := connection.recv()) is not None:
             inbox.put(received)
     except (EOFError, OSError):
-        # The relay is gone, and somebody else will run what runs here: what it started ends with it.
-        os.killpg(0, signal.SIGKILL)
+        _end()
     inbox.put(None)
+
+
+def _end() -> None:
+    """The relay is gone, and somebody else will run what runs here: what it started ends with it."""
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

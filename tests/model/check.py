@@ -154,7 +154,9 @@ def _crashes(world: World) -> Iterator[Violation]:
     for launch in world.relays.launches:
         lines = launch.log.read_text(errors="replace").splitlines()
         wrong += [
-            f"{launch.log.name}: {line[:600]}" for line in lines if "Traceback" in line or '"sink failed"' in line
+            f"{launch.log.name}: {line[:200]} … {line[-1500:]}"
+            for line in lines
+            if "Traceback" in line or '"sink failed"' in line
         ]
     for done in world.answers:
         if "Traceback" in done.stderr or done.returncode not in (0, 1, 3):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Coroutine
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -195,3 +200,18 @@ def test_configuration_problems(text: str, problem: str, tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         configured(text, tmp_path)
     assert problem in str(caught.value)
+
+
+def test_a_child_whose_relay_is_gone_ends_without_a_word(tmp_path: Path) -> None:
+    """Its standard error is the relay's log. Whether it finds out by listening or by answering."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        argv = [sys.executable, "-P", "-m", "sinks.local.child", str(theirs.fileno())]
+        child = subprocess.Popen(argv, pass_fds=[theirs.fileno()], start_new_session=True, stderr=subprocess.PIPE)
+        theirs.close()
+        ours.shutdown(socket.SHUT_RD)  # from now on nobody hears it, and it still hears us
+        connection = Connection(os.dup(ours.fileno()))
+        connection.send((["json:dumps"], False))
+        _, said = child.communicate(timeout=60)
+        connection.close()
+    assert (child.returncode, said) == (-signal.SIGKILL, b"")
