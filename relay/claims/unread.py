@@ -24,7 +24,7 @@ def read(database: Database, claim: Claim, largest: int) -> None:
         largest: bytes that may be read; a larger message is given up unread.
 
     Raises:
-        DatabaseTooSlow: it took too long, which may be the message's fault.
+        DatabaseTooSlow: it took too long or more memory than there is, which may be the message's fault.
         DatabaseUnavailable: it was interrupted.
     """
     message = claim.messages[0]
@@ -48,6 +48,9 @@ def read(database: Database, claim: Claim, largest: int) -> None:
         claim.shard_of.clear()
         return
     except RelayError as error:
+        if getattr(error.__cause__, "sqlstate", None) is None:
+            # Not the server's words: this side has no memory for it now.
+            raise DatabaseTooSlow(str(error)) from error
         claim.unsent[message.id] = f"it cannot be read from the database: {error}"
         return
     row = [None, message.id, kind, key, payload, body, headers, message.message_id, message.attempts]

@@ -6,8 +6,10 @@ a message is read, a message that is removed while it is read.
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -20,6 +22,7 @@ from relay.errors import DatabaseTooSlow, DatabaseUnavailable
 from relay.process.parts import new_claims
 from sinks import memory
 from sinks.base import DELIVERED, Message, Outcome
+from tests.harness.outbox import Outbox
 from tests.harness.served import Served
 
 ORDERS = pytest.mark.parametrize("order", ["none", "key"])
@@ -242,3 +245,20 @@ def test_a_settle_whose_answer_was_lost_counts_once_and_as_no_lost_claim(
         }
         assert found.get("delivered") == 2
     assert "claim lost" not in capsys.readouterr().out
+
+
+def test_a_message_larger_than_the_memory_of_its_relay_runs_out_of_attempts(outbox: Outbox) -> None:
+    outbox.configure({"main": {}, "other": {}}, max_attempts=2, message_bytes="1GiB")
+    ((large,),) = outbox.sql(
+        "insert into relay.outbox (sink, kind, body)"
+        " select 'main', 'made', convert_to(repeat('x', 300000000), 'UTF8') returning id"
+    )
+    others = outbox.insert(5, sink="main") + outbox.insert(5, sink="other")
+    with outbox.relay() as relay:
+        status = Path(f"/proc/{relay.pid}/status").read_text().splitlines()
+        used = next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmSize"))
+        resource.prlimit(relay.pid, resource.RLIMIT_AS, (used + 200_000_000, used + 200_000_000))
+        outbox.wait_until_empty(timeout=60)
+        assert relay.healthy()
+    assert outbox.sql("select id, attempts from relay.dead") == [(large, 2)]
+    assert set(outbox.broker.copies()) == set(others)
