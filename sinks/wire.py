@@ -5,14 +5,9 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import Any, Final
+from typing import Any
 
 from sinks.base import Number
-
-_FIRST_US: Final = -62_135_596_800_000_000
-"""0001-01-01, in microseconds since 1970."""
-_LAST_US: Final = 253_402_300_799_999_999
-"""The last microsecond of 9999."""
 
 
 def json_text(value: Any, *, ascii_only: bool = False) -> str:
@@ -42,12 +37,8 @@ def header_text(value: Any) -> str:
 
 
 def rfc3339(microseconds: int) -> str:
-    """Microseconds since 1970 as `2026-01-31T12:00:00.000000Z`.
-
-    RFC 3339 has four digits for the year. PostgreSQL has more times, infinite ones too: each of those becomes the
-    nearest that can be written.
-    """
-    second, fraction = divmod(min(max(microseconds, _FIRST_US), _LAST_US), 1_000_000)
+    """Microseconds since 1970 as `2026-01-31T12:00:00.000000Z`."""
+    second, fraction = divmod(microseconds, 1_000_000)
     return f"{_second(second)}.{fraction:06d}Z"
 
 

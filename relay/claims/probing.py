@@ -11,12 +11,15 @@ import structlog
 from relay.claims.destinations import Destinations
 from relay.claims.parking import KnownDestination, Unavailable, count_waiting, let_due_destinations_go
 from relay.database.connection import Database
+from relay.statements import statement
 
 log = structlog.get_logger("relay")
 
 PROBES = 50
 """Destinations that are probed in one transaction."""
 COUNT_EVERY_S = 10.0
+ADOPT_EVERY_S = 30.0
+"""So often it is looked for parked messages that nothing would let go."""
 SAY_EVERY_S = 60.0
 
 
@@ -39,10 +42,14 @@ class DestinationWatch:
         self._show = show
         self._probes = False
         self._count_at = 0.0
+        self._adopt_at = 0.0
         self._said: dict[tuple[str, str], float] = {}
 
     def let_go(self) -> int:
         """Let probes go whose time has come; returns how many messages."""
+        if time.monotonic() >= self._adopt_at:
+            self._adopt_at = time.monotonic() + ADOPT_EVERY_S
+            self._probes = self._database.run(statement("destinations/adopt")) > 0 or self._probes
         return let_due_destinations_go(self._database, PROBES) if self._probes else 0
 
     def note(self, known: Sequence[KnownDestination]) -> None:

@@ -132,7 +132,7 @@ class Database:
         """A transaction around several statements. Raises as `query` does."""
         with self._translated() as conn, conn.transaction():
             if self.pooled:
-                conn.execute(statement("database/begin_pooled"))
+                conn.execute(statement("database/begin"), {"local": True})
             yield conn
 
     @contextmanager
@@ -205,6 +205,7 @@ class Database:
             row = conn.execute(statement("database/backend_pid"), prepare=False).fetchone()
             direct = row is not None and row[0] == conn.info.backend_pid
             if direct:
+                conn.execute(statement("database/begin"), {"local": False}, prepare=False)
                 bounds = {"timeout": self._timeout * STATEMENT_SHARE}
                 conn.execute(statement("database/begin_session"), bounds, prepare=False)
         except psycopg.Error:

@@ -8,13 +8,7 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 OPTIONS = (
-    # Names mean PostgreSQL's own: in a schema of the role's path somebody may have made an operator that fits better.
-    "-c search_path=pg_catalog,pg_temp",
-    # A claim must survive a crash of the server: else nobody remembers whom to ask whether its messages arrived.
-    "-c synchronous_commit=on",
-    # What each statement of ours is written for, and a role or a database may have another way.
-    "-c standard_conforming_strings=on",
-    "-c array_nulls=on",
+    # A role may have another default, and each statement of ours is written for this one.
     r"-c default_transaction_isolation=read\ committed",
     # A plan that is made while the queue is empty is kept when it is full: it must not be one that reads all of it.
     "-c enable_seqscan=off",
@@ -23,8 +17,8 @@ OPTIONS = (
     "-c enable_sort=off",
     "-c jit=off",
 )
-"""Through a pooler none of these can be set. There, `begin_pooled.sql` sets in each transaction what the result depends
-on, nothing is prepared, and every plan is made for the moment."""
+"""Through a pooler none of these can be set; there, nothing is prepared and every plan is made for the moment. What the
+result depends on is set by `begin.sql`."""
 
 PLANNED_ONCE = "-c plan_cache_mode=force_generic_plan"
 """For who runs the same statements again and again: planning one for its values costs as much as running it."""

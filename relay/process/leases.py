@@ -32,7 +32,9 @@ class Lease:
         self._lost = True
 
     def lost(self) -> bool:
-        return self._lost or time.monotonic() > self._valid_until
+        """Whether it is lost. Once said it stays so, whatever a late heartbeat says: a sink has stopped half way."""
+        self._lost = self._lost or time.monotonic() > self._valid_until
+        return self._lost
 
 
 class Leases:

@@ -154,6 +154,11 @@ class RedisSink(Sink):
     def open(self) -> None:
         self.fence.open()
 
+    def ask(self) -> bool:
+        self.fence.close()
+        self.fence.open()
+        return True
+
     def close(self) -> None:
         self.fence.close()
 

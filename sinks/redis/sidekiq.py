@@ -56,6 +56,14 @@ class SidekiqSink(RedisSink):
         options: SidekiqOptions = self.config.options
         return f"{self.place} sidekiq {options.namespace or ''} queue {options.queue}"
 
+    def destination(self, message: Message) -> str | None:
+        if "relay.at" in message.headers:
+            return None
+        options: SidekiqOptions = self.config.options
+        prefix = f"{options.namespace}:" if options.namespace else ""
+        queue = attributes(message.headers).get("queue") or options.queue.render(message, self.config.name)
+        return f"{prefix}queue:{queue}"
+
     def pusher(self, batch: Batch) -> Callable[[Message], Push]:
         options: SidekiqOptions = self.config.options
         sink, largest, claimed_us = self.config.name, self.fence.largest_argument, batch.claimed_us

@@ -76,6 +76,14 @@ class RedisStreamSink(RedisSink):
     def fingerprint(self) -> str:
         return f"{self.place} stream {self.config.options.stream}"
 
+    @property
+    def sole_destination(self) -> str | None:
+        stream: Template = self.config.options.stream
+        return self.config.name if stream.text == "{sink}" else stream.constant
+
+    def destination(self, message: Message) -> str | None:
+        return self._stream_of(message)
+
     def cluster_fence(self, place: Place) -> Fence:
         return SlotFence(place, self.config, self._stream_of)
 

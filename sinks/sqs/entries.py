@@ -20,18 +20,15 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from sinks.base import Batch, Message, Outcome, Reject, Retry
 from sinks.envelopes.envelope import BadEnvelope, Envelope
+from sinks.sqs.attributes import ENCODING, ILLEGAL, add_headers
 from sinks.sqs.names import EXPECTED, is_queue
 from sinks.template import Template, TemplateError
-from sinks.wire import digits_kept, header_text, rfc3339
-
-MOST_ATTRIBUTES: Final = 10
-"""Per message; AWS `quotas-messages`."""
+from sinks.wire import rfc3339
 
 LONGEST_DELAY_S: Final = 900
 """`DelaySeconds` at most; botocore's service model."""
@@ -39,12 +36,6 @@ LONGEST_DELAY_S: Final = 900
 AT_HEADER: Final = "relay.at"
 """When a message that was handed over early is due: seconds since 1970. For this sink, not for consumers."""
 
-PACKED: Final = "headers"
-ENCODING: Final = "content-encoding"
-_OURS = frozenset({"message_id", "kind", "created_at", ENCODING, PACKED})
-
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws|amazon)\.)(?!.*\.\.)[A-Za-z0-9_-](?:[A-Za-z0-9_.-]{0,254}[A-Za-z0-9_-])?")
 _GROUP_ID = re.compile(r"[!-~]{1,128}")
 
 OWN_GROUP = Template("{key}")
@@ -171,7 +162,7 @@ class EntryMaker:
 
     def _attributes(self, message: Message, encoded: bool) -> tuple[dict[str, Any], int]:
         """The attributes and their size in bytes."""
-        if found := _ILLEGAL.search(message.kind):
+        if found := ILLEGAL.search(message.kind):
             raise Unfit(f"kind: SQS takes no U+{ord(found[0]):04X}")
         texts = {
             "message_id": str(message.message_id),
@@ -182,7 +173,7 @@ class EntryMaker:
             texts[ENCODING] = "base64"
         if message.headers:
             try:
-                _add_headers(texts, message.headers, skip=AT_HEADER if self._schedule else None)
+                add_headers(texts, message.headers, skip=AT_HEADER if self._schedule else None)
             except ValueError:
                 raise Unfit("headers: one holds NaN or Infinity, which no JSON reader has to take") from None
         size = sum([len(name) + 6 + _length(text) for name, text in texts.items()])
@@ -207,37 +198,9 @@ def _body(message: Message) -> tuple[str, bool]:
         except UnicodeDecodeError:
             pass
         else:
-            if not _ILLEGAL.search(text):
+            if not ILLEGAL.search(text):
                 return text, False
     return base64.b64encode(message.data).decode("ascii"), True
-
-
-def _add_headers(texts: dict[str, str], headers: Mapping[str, Any], skip: str | None) -> None:
-    """Add an attribute for each header that may be one, and `headers` with the others, if there are any."""
-    fitting: dict[str, str] = {}
-    packed: dict[str, Any] = {}
-    for name in sorted(headers):
-        if name == skip:
-            continue
-        text = header_text(headers[name])
-        if not text or name in _OURS or not _attribute_name(name) or _ILLEGAL.search(text):
-            packed[name] = headers[name]
-        else:
-            fitting[name] = text
-    room = MOST_ATTRIBUTES - len(texts)
-    if packed or len(fitting) > room:
-        for name in list(fitting)[room - 1 :]:
-            packed[name] = headers[name]
-            del fitting[name]
-    texts.update(fitting)
-    if packed:
-        # Pure ASCII: what XML does not have is escaped, so it can travel here.
-        texts[PACKED] = digits_kept(dict(sorted(packed.items())), ascii_only=True)
-
-
-@lru_cache(maxsize=1024)
-def _attribute_name(name: str) -> bool:
-    return _ATTRIBUTE_NAME.fullmatch(name) is not None
 
 
 def _delay(message: Message, claimed_us: int, fifo: bool) -> int:

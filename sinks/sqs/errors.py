@@ -144,6 +144,12 @@ class Failed(NamedTuple):
         return cls(str(entry.get("Code")), str(entry.get("Message", "")), bool(entry.get("SenderFault")))
 
 
+def told(answer: Mapping[str, Any]) -> tuple[set[str], dict[str, Failed]]:
+    """The ids of entries that were taken, and what an answer says of those that were not."""
+    taken = {str(entry.get("Id")) for entry in answer.get("Successful") or ()}
+    return taken, {str(entry.get("Id")): Failed.told(entry) for entry in answer.get("Failed") or ()}
+
+
 def failed_inside(failed: Failed) -> bool:
     """Whether the service failed with this message for no reason that it names."""
     cause = Refused(failed.code, failed.text).cause

@@ -28,8 +28,10 @@ from sinks.sqs.errors import (
     known,
     outcome_of,
     refused_alone,
+    told,
     too_large,
 )
+from sinks.sqs.fitting import fitting
 from sinks.sqs.trouble import Trouble, later
 
 log = logging.getLogger("sinks.sqs")
@@ -76,7 +78,9 @@ class Sending:
         """
         made = self._maker.make_all(self._batch)
         self._find_queues({entry.queue for entry in made if isinstance(entry, Entry)})
-        self._batches = Batches(self._fitting(made), self._limit, ordered=self._config.ordered)
+        entries, refused = fitting(self._batch.messages, made, self._refusal, ordered=self._config.ordered)
+        self._outcomes.update(refused)
+        self._batches = Batches(entries, self._limit, ordered=self._config.ordered)
         self._send_all()
         for entry in self._batches.rest():
             self._outcomes[entry.position] = self.trouble.stopped or NO_TIME
@@ -86,8 +90,6 @@ class Sending:
         if self.trouble.unavailable and not any(map(known, outcomes)):
             raise self.trouble.unavailable
         return outcomes
-
-    # What goes
 
     def _find_queues(self, names: Iterable[str]) -> None:
         self._found(self._client.credentials(), "")
@@ -106,25 +108,6 @@ class Sending:
             self._note(error, queue)
         return None
 
-    def _fitting(self, made: Iterable[Entry | Outcome]) -> list[Entry]:
-        """The entries that may be sent. The others have their outcomes, and hold up what comes after them."""
-        fitting: list[Entry] = []
-        stuck: set[str] = set()
-        for position, (message, entry) in enumerate(zip(self._batch.messages, made, strict=True)):
-            if message.key in stuck:
-                self._outcomes[position] = WAITS
-                continue
-            if isinstance(entry, Entry):
-                refusal = self._refusal(entry)
-                if refusal is None:
-                    fitting.append(entry)
-                    continue
-                entry = refusal
-            self._outcomes[position] = entry
-            if self._config.ordered and message.key is not None:
-                stuck.add(message.key)
-        return fitting
-
     def _refusal(self, entry: Entry) -> Outcome | None:
         if entry.queue not in self._queues:
             return self.trouble.unwell.get(entry.queue, self.trouble.stopped)
@@ -133,8 +116,6 @@ class Sending:
 
     def _limit(self, queue: str) -> int:
         return self._queues[queue].limit
-
-    # The calls
 
     def _send_all(self) -> None:
         if not self.trouble.stopped:
@@ -201,8 +182,7 @@ class Sending:
 
     def _reconcile(self, call: list[Entry], answer: Mapping[str, Any]) -> None:
         queue = call[0].queue
-        taken = {str(entry.get("Id")) for entry in answer.get("Successful") or ()}
-        failed = {str(entry.get("Id")): entry for entry in answer.get("Failed") or ()}
+        taken, failed = told(answer)
         asked = {str(number) for number in range(len(call))}
         if strange := (taken | failed.keys()) - asked:
             log.warning("queue %s: the answer speaks of %d entries that nobody sent", queue, len(strange))
@@ -210,9 +190,8 @@ class Sending:
             self._unanswered(call, Unanswered("the answer speaks of no message"))
             return
         for number, entry in enumerate(call):
-            told = failed.get(str(number))
-            if told is not None:
-                outcome = self._of_failed(entry, Failed.told(told))
+            if str(number) in failed:
+                outcome = self._of_failed(entry, failed[str(number)])
             elif str(number) in taken:
                 outcome = DELIVERED
             else:

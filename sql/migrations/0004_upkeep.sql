@@ -5,6 +5,20 @@
 drop index relay.claims_by_token;
 alter table relay.claims add constraint claims_by_token primary key (token);
 
+-- From PostgreSQL 18 on a published table must not have a generated column in its key: a trigger writes it instead.
+alter table relay.stuck_keys alter column key_digest drop expression;
+create function relay.digest_key() returns trigger
+language plpgsql set search_path = pg_catalog, pg_temp
+as $$
+begin
+  new.key_digest := sha256(replace(new.key, E'\\', E'\\\\')::bytea);
+  return new;
+end
+$$;
+revoke execute on function relay.digest_key() from public;
+create trigger digest before insert or update of key on relay.stuck_keys
+  for each row execute function relay.digest_key();
+
 -- Without an identity PostgreSQL refuses updates and deletes of a published table that has no key, and of one with a key
 -- where the publication has a row filter. "Full" makes it take them; but at wal_level = logical it writes the whole old
 -- row to WAL with each of them, so a table has it only while a publication needs it.

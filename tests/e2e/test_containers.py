@@ -56,7 +56,7 @@ def test_compose_starts_things_in_order(compose: dict[str, Any]) -> None:
     healthy = dict.fromkeys(("redis", "kafka", "sqs"), "service_healthy")
     assert waits == {"setup": "service_completed_successfully", **healthy}
     assert services["setup"]["depends_on"]["postgres"]["condition"] == "service_healthy"
-    assert services["setup"]["command"] == ["sh", "-c", "relay migrate && relay apply"]
+    assert services["setup"]["command"] == ["sh", "-c", "relay migrate && relay apply --yes"]
     for name in ("setup", "relay"):
         assert services[name]["read_only"] is True
         assert services[name]["cap_drop"] == ["ALL"]

@@ -20,6 +20,7 @@ from relay.config.settings import Settings, load
 from relay.database.connection import Database
 from relay.process.late_routes import LateRoutes
 from relay.process.store import Presence, Said, Store
+from relay.statements import statement
 from sinks.base import ARRIVED, DELIVERED, Hold, Outcome, Reject, Retry
 from tests.harness.plans import ExplainedDatabase, Plan
 from tests.servers.postgres import every_postgres
@@ -82,7 +83,7 @@ HOT = {
         "writers",
     ),
     *("stick_keys", "wait_messages", "lock_stuck_keys", "lock_due_keys", "lock_waiting", "let_go"),
-    *("park", "hold", "lock_due", "lock_parked", "unpark", "lock_keys", "move", "lock"),
+    *("park", "hold", "lock_due", "lock_parked", "unpark", "lock_keys", "move", "lock", "adopt"),
     *("lock_expired_claim", "reap_rows", "end_claim", "lock_claim", "extend_claims"),
     *(
         "promote",
@@ -219,6 +220,7 @@ def expire(url: str, token: UUID) -> None:
 
 def note_destinations(database: Database, settings: Settings, rows: RowClaims, shards: ShardClaims) -> None:
     """A probe of each destination is let go and delivered, and others follow."""
+    database.run(statement("destinations/adopt"))
     run(settings.database.url, "update relay.destinations set retry_at = now()")
     assert let_due_destinations_go(database, 50) > 0
     for claims in (rows, shards):

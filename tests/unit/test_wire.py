@@ -18,11 +18,6 @@ from sinks.wire import digits_kept, header_text, json_text, rfc3339
         (-1, "1969-12-31T23:59:59.999999Z"),
         (1_764_445_000_000_007, "2025-11-29T19:36:40.000007Z"),
         (-62_135_596_800_000_000, "0001-01-01T00:00:00.000000Z"),
-        # PostgreSQL has more: years before Christ and beyond 9999, and infinity.
-        (-62_135_596_800_000_001, "0001-01-01T00:00:00.000000Z"),
-        (-(2**63), "0001-01-01T00:00:00.000000Z"),
-        (253_402_300_800_000_000, "9999-12-31T23:59:59.999999Z"),
-        (2**63 - 1 + 946_684_800_000_000, "9999-12-31T23:59:59.999999Z"),
     ],
 )
 def test_time_has_six_digits_and_is_utc(microseconds: int, text: str) -> None:

@@ -37,20 +37,6 @@ sink = "orders"
 """
 
 
-@pytest.mark.parametrize("written", ["infinity", "-infinity", "4000-01-01 BC", "123456-01-01"])
-def test_message_that_was_written_at_an_odd_time(relay_database_url: str, tmp_path: Path, written: str) -> None:
-    """A writer may set it, and PostgreSQL has more times than RFC 3339 and Kafka."""
-    relay = Command(relay_database_url, tmp_path)
-    with mock_cluster() as bootstrap:
-        relay.configure(CONFIGURATION.format(level="info", bootstrap=bootstrap, more=""))
-        relay("apply")
-        with psycopg.connect(relay_database_url) as conn:
-            conn.execute("insert into relay.outbox (kind, payload, created_at) values ('a', '1', %s)", [written])
-            conn.execute("insert into relay.outbox (kind, payload) values ('a', '2')")
-        relay("run", "--drain")
-        assert {record.value for record in KafkaCluster([], bootstrap).read("orders")} == {b"1", b"2"}
-
-
 def test_tombstone_in_plain_sql_and_in_python(relay_database_url: str, tmp_path: Path) -> None:
     relay = Command(relay_database_url, tmp_path)
     with mock_cluster() as bootstrap:

@@ -211,3 +211,17 @@ def test_a_name_may_be_anything(outbox: Outbox) -> None:
         assert outbox.run_relay("status", "--check").returncode == 3
         outbox.broker.script()
         outbox.wait_until_empty(timeout=15)
+
+
+def test_parked_messages_that_somebody_moves_are_not_forgotten(outbox: Outbox) -> None:
+    outbox.configure({"main": {}, "other": {}}, batch_messages=BATCH)
+    outbox.broker.script(kinds={"lost": HELD})
+    with outbox.relay():
+        outbox.insert(5, kind="lost")
+        wait_until(lambda: parked(outbox) >= 4)
+    outbox.sql("update relay.outbox set sink = 'other'")
+    outbox.broker.script()
+    with outbox.relay():
+        outbox.wait_until_empty(timeout=15)
+        wait_until(lambda: outbox.count(table="destinations") == 0)
+    assert {delivery.sink for delivery in outbox.broker.deliveries()} == {"other"}

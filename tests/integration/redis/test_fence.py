@@ -218,7 +218,7 @@ def test_earlier_claim_of_another_batch_says_nothing_of_new_messages(redis_url: 
 
 
 def test_one_message_that_cannot_be_written_is_retried_alone(redis_url: str, redis_client: redis.Redis) -> None:
-    bad = message(2, created_us=10**30)
+    bad = message(2, headers={"of no JSON": object()})
     with streams(redis_url) as sink:
         outcomes = sink.send(batch([message(1), bad, message(3)]))
     assert names(outcomes) == ["Delivered", "Retry", "Delivered"]

@@ -20,6 +20,7 @@ from sinks.kafka.errors import Meaning, denied, describe, hold, meaning, missing
         (KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, Meaning.AGAIN),
         (KafkaError._MSG_TIMED_OUT, Meaning.UNKNOWN),
         (KafkaError._PURGE_INFLIGHT, Meaning.UNKNOWN),
+        (KafkaError._DESTROY, Meaning.UNKNOWN),
         (KafkaError._ALL_BROKERS_DOWN, Meaning.CLUSTER),
         (KafkaError.CLUSTER_AUTHORIZATION_FAILED, Meaning.CLUSTER),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, Meaning.TOPIC),
