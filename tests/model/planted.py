@@ -62,7 +62,8 @@ PLANTS: Mapping[str, Plant] = {
         [("sinks/redis/fence.lua", "if before then", "if false then")],
         frozenset({"second copies"}),
         ("stream", "stream_keys", "jobs"),
-        ("hold requests", "disturb redis"),
+        ("freeze redis",),
+        {"lease": "4s", "send_timeout": "1s"},
     ),
     "prior token dropped": Plant(
         [
