@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 import shutil
+import signal
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from tests.servers.redis import DEFAULT_VERSION as DEFAULT_REDIS
 
 def main() -> None:
     asked = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end with this process
     report = Report("model", module="tests.model", save=not asked.keep)
     first = asked.seed if asked.seed is not None else secrets.randbelow(10**6)
     with stage(asked.sinks, asked.postgres, asked.redis) as servers:
