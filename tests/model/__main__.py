@@ -28,7 +28,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end with this process
     report = Report("model", module="tests.model", save=not asked.keep)
     first = asked.seed if asked.seed is not None else secrets.randbelow(10**6)
-    with stage(asked.sinks, asked.postgres, asked.redis) as servers:
+    sinks = [sink for name in asked.planted for sink in PLANTS[name].sinks] or asked.sinks
+    with stage(sinks, asked.postgres, asked.redis) as servers:
         if asked.planted:
             for name in asked.planted:
                 find(name, first, asked.seeds, asked.seconds, servers, report)
