@@ -38,6 +38,8 @@ class SinkContract(ABC):
     takes_body: ClassVar[bool] = True
     """Whether it delivers bytes that are not JSON; False: it must reject them."""
 
+    payloads: ClassVar[Sequence[bytes]] = PAYLOADS
+    """What it must deliver byte for byte; leave out only what its consumers cannot read."""
     one_step: ClassVar[int | None] = None
     """Most messages that it sends before it asks again whether its claim is lost; None: it sends a batch in one step,
     and does not ask."""
@@ -95,7 +97,7 @@ class SinkContract(ABC):
         self.assert_arrived(messages)
 
     def test_payload_arrives_byte_for_byte(self) -> None:
-        messages = [message(number, payload=payload) for number, payload in enumerate(PAYLOADS, 1)]
+        messages = [message(number, payload=payload) for number, payload in enumerate(self.payloads, 1)]
         with self.opened() as sink:
             assert list(sink.send(batch(messages))) == [DELIVERED] * len(messages)
         self.assert_arrived(messages)

@@ -15,7 +15,7 @@ from sinks.memory import MemoryOptions, MemorySink
 from sinks.redis.sidekiq import SidekiqOptions, SidekiqSink
 from sinks.redis.stream import RedisStreamOptions, RedisStreamSink
 from sinks.template import Template
-from sinks.testing import FencedSinkContract, Received, SinkContract
+from sinks.testing import PAYLOADS, FencedSinkContract, Received, SinkContract
 from tests.redis_sinks import entries, job_texts
 from tests.servers.proxy import FaultProxy
 from tests.servers.redis import every_redis
@@ -84,6 +84,7 @@ class TestRedisStream(RedisContract):
 
 @every_redis
 class TestSidekiq(RedisContract):
+    payloads = PAYLOADS[:-1]  # Ruby reads no JSON of two hundred levels
     takes_body = False
 
     def make(self, *, ordered: bool = False) -> Sink:
