@@ -17,9 +17,12 @@ from relay.database.connection import Database
 from relay.database.identities import set_missing
 from relay.database.locks import Say, with_patience
 from relay.errors import RelayError
+from relay.process.late_routes import route_again
 from relay.statements import statement
 
 BATCH_MESSAGES = 1000
+SEARCH_S = 5.0
+"""How long a batch may look for messages that an open transaction holds up: relays route those later."""
 
 Query = Callable[[LiteralString, dict[str, Any]], list[tuple[Any, ...]]]
 
@@ -64,20 +67,16 @@ def reroute(database: Database) -> Iterator[int]:
     after: int | None = 0
     while after is not None:
         rows = database.query(statement("admin/apply/unrouted_ready"), {"after": after, "messages": BATCH_MESSAGES})
-        yield _reroute(database, [place for place, _ in rows])
-        after = rows[-1][1] if rows else None
-    scheduled = [place for (place,) in database.query(statement("admin/apply/unrouted_scheduled"))]
+        yield route_again(database, [(place, deduped) for place, deduped, _ in rows], seconds=SEARCH_S)
+        after = rows[-1][2] if rows else None
+    scheduled = database.query(statement("admin/apply/unrouted_scheduled"))
     for start in range(0, len(scheduled), BATCH_MESSAGES):
-        yield _reroute(database, scheduled[start : start + BATCH_MESSAGES])
+        yield route_again(database, scheduled[start : start + BATCH_MESSAGES], seconds=SEARCH_S)
 
 
 def unrouted(database: Database) -> int:
     """How many messages have no route."""
     return int(database.query(statement("admin/apply/sink_messages"), {"sink": UNROUTED})[0][0])
-
-
-def _reroute(database: Database, places: list[str]) -> int:
-    return int(database.query(statement("admin/apply/reroute"), {"places": places})[0][0]) if places else 0
 
 
 def _apply(database: Database, settings: Settings, may_remove: Collection[tuple[str, ...]] | None) -> Difference:

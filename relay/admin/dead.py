@@ -12,13 +12,18 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from psycopg import Connection
+
 from relay.admin.values import text_of, time_of
 from relay.database.connection import Database
+from relay.database.locks import in_pieces
 from relay.database.unreadable import Unreadable, headers_of
 from relay.errors import DatabaseUnavailable, RelayError
 from relay.statements import statement
 
 BATCH_MESSAGES = 1000
+SEARCH_S = 5.0
+"""How long a batch may look for messages whose dedupe_key an open transaction writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class Requeued(NamedTuple):
     found: int
     """Still dead when their turn came."""
     ids: list[int]
-    """Those that live again. The others stay dead: a live message has their dedupe_key."""
+    """Those that live again. The others stay dead: a live message has their dedupe_key, or one is being written."""
 
 
 class Discarded(NamedTuple):
@@ -145,12 +150,20 @@ def _headers(database: Database, where: dict[str, Any]) -> Mapping[str, Any] | s
 
 
 def requeue(database: Database, ids: list[int], *, again: bool = False) -> Requeued:
-    """Make them live again, in one transaction: the same id, sink and key; attempts start at 0.
+    """Make them live again: the same id, sink and key; attempts start at 0. One whose dedupe_key an open transaction
+    writes stays dead.
 
     Args:
         again: as a new generation, with a new message_id: what a broker knows of the old one counts no more.
     """
-    return Requeued(*database.query(statement("admin/dead/requeue"), {"ids": ids, "again": again})[0])
+
+    def write(conn: Connection[Any], part: list[int]) -> tuple[int, list[int]]:
+        row = conn.execute(statement("admin/dead/requeue"), {"ids": part, "again": again}).fetchone()
+        found, moved = row or (0, [])
+        return len(part) - found, moved
+
+    done = in_pieces(database, write, ids, seconds=SEARCH_S)
+    return Requeued(len(ids) - sum(gone for gone, _ in done), [one for _, moved in done for one in moved])
 
 
 def discard(database: Database, ids: list[int]) -> Discarded:

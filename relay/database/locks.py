@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from psycopg import Connection
 from psycopg import errors as pg
 
 from relay.database.connection import Database
@@ -26,6 +27,7 @@ SHARE = 0.1
 
 Say = Callable[[str], None]
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 def with_patience(work: Callable[[], T], database: Database, say: Say, patience: float = PATIENCE_S) -> T:
@@ -58,6 +60,40 @@ def with_patience(work: Callable[[], T], database: Database, say: Say, patience:
         time.sleep(pause)
 
 
+def in_pieces(
+    database: Database, work: Callable[[Connection[Any], list[T]], R], rows: list[T], *, seconds: float
+) -> list[R]:
+    """Do what must not wait for a stranger's transaction, such as one that writes the same dedupe_key and stays open.
+
+    A piece that meets a lock is halved, and a row that meets one is left out. Each piece is a transaction.
+
+    Args:
+        work: what is done with some of the rows.
+        seconds: how long the search for rows in the way may take; what is not done by then is left out.
+
+    Returns:
+        What `work` returned, for each piece that was done.
+    """
+    done: list[R] = []
+    pieces = [rows] if rows else []
+    give_up_at = time.monotonic() + seconds
+    while pieces:
+        piece = pieces.pop()
+        try:
+            with database.transaction() as conn:
+                conn.execute(statement("database/locks/brief"))
+                done.append(work(conn, piece))
+        except RelayError as error:
+            if not _met_a_lock(error):
+                raise
+            if time.monotonic() > give_up_at:
+                break
+            if len(piece) > 1:
+                half = len(piece) // 2
+                pieces += [piece[half:], piece[:half]]
+    return done
+
+
 def pause_after(tried: float) -> float:
     """Seconds to leave the application alone after a try that took so many."""
     return max(PAUSE_S, tried / SHARE) * random.uniform(1.0, 1.25)
@@ -65,7 +101,7 @@ def pause_after(tried: float) -> float:
 
 def holders(database: Database) -> str:
     """The sessions that hold locks on the schema, in words."""
-    rows = database.query(statement("database/lock_holders"))
+    rows = database.query(statement("database/locks/holders"))
     return ", ".join(f"process {pid} ({name}, {state})" for pid, name, state in rows) or "nobody any more"
 
 

@@ -1,5 +1,5 @@
 -- A part of the messages without a route, and whether one matches by now.
-select o.ctid::text, o.id,
+select o.ctid::text, o.id, o.dedupe_key is not null,
        exists (select from relay.routes r
                 where o.kind like r.kind_like
                   and relay.bucket_of(o.key, o.dedupe_key, o.message_id) >= r.lo

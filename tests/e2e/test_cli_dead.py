@@ -169,7 +169,9 @@ def test_a_message_whose_duplicate_lives_stays_dead(relay: Command, conn: Connec
         "values ('emails', 'x', '{}', 'd4'), ('orders', 'x', '{}', 'd5')"
     )
     printed = relay("dead", "requeue", "--all", "--yes")
-    assert printed == "requeued 8 messages\n2 messages stayed dead: a live message has the same dedupe_key\n"
+    assert printed.startswith(
+        "requeued 8 messages\n2 messages stayed dead: a live message has the same dedupe_key, or "
+    )
     # 4: its duplicate lives; 5: only in another sink; 7: 6 has just come to live again.
     assert listed(relay) == [4, 7]
     assert value(conn, "select count(*) from relay.outbox") == 10

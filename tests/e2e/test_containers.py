@@ -96,6 +96,8 @@ class Tools:
         command = [part.replace("/opt/kafka/bin/", f"{self.folder}/") for part in command]
         argv = ["/bin/sh", "-c", command[0]] if kind == "CMD-SHELL" else command
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}"}
+        if "8080" in ports:  # else as the image says
+            environment["HEALTH_PORT"] = str(ports["8080"])
         return subprocess.run(argv, env=environment, capture_output=True, timeout=60, check=False).returncode
 
 

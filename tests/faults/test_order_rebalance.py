@@ -19,7 +19,7 @@ LOG = """
 NOTE = """
   create function note() returns trigger language plpgsql as $$
   begin
-    insert into claim_log (shard, token, begins)
+    insert into public.claim_log (shard, token, begins)
     select given, old.token, false from (select unnest(old.shards) except select unnest(new.shards)) gone (given)
     union all
     select taken, new.token, true from (select unnest(new.shards) except select unnest(old.shards)) come (taken);

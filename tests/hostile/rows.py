@@ -126,9 +126,11 @@ OTHERS: Final = {
 WAITING: Final = (
     Hostile("run at the last day", {"run_at": "'294276-12-31'"}, stays=True),
     Hostile("sink that is not there", {"sink": "'no-such-sink'"}, stays=True),
-    Hostile("sink like SQL", {"sink": "'x''; drop table relay.outbox; --'"}, stays=True),
-    Hostile("sink like a path", {"sink": "'../main'"}, stays=True),
-    Hostile("sink of many letters", {"sink": "repeat('x', 20000)"}, stays=True),
+    Hostile("sink like SQL", {"sink": "'x''; drop table relay.outbox; --'"}),
+    Hostile("sink like a path", {"sink": "'../main'"}),
+    Hostile("sink of 64 characters", {"sink": "repeat('a', 64)"}),
+    Hostile("thousands of sinks", {"sink": "repeat('a,', 2000) || 'b'"}),
+    Hostile("sink of many letters", {"sink": "repeat('x', 20000)"}),
 )
 
 HOSTILE: Final = (
@@ -143,5 +145,6 @@ HOSTILE: Final = (
 REFUSED: Final = {
     "kind: empty", "headers: a list", "headers: null", "headers: a number", "no uuid", "run at infinity", "no attempts",
     "fewer attempts", "too long dedupe_key", "both", "neither",
+    "sink like SQL", "sink like a path", "sink of 64 characters", "sink of many letters", "thousands of sinks",
 }  # fmt: skip
 """Those that the insert refuses."""

@@ -60,7 +60,10 @@ def test_the_same_destination_is_the_same_and_no_secret_is_told() -> None:
         (stream("redis://a"), stream("redis://:hidden@a:6379/0?client_name=hidden")),
         (stream("redis+cluster://a,b"), stream("redis+cluster://u:hidden@b:6379,a/0", wait_replicas=1)),
         (says(KafkaSink, BROKERS), says(KafkaSink, {"bootstrap.servers": "two:9092, one:9092", "linger.ms": 1})),
-        (says(SqsSink, {"endpoint_url": "http://a:1"}, queue="a"), says(SqsSink, by_login, queue="a")),
+        (
+            says(SqsSink, {"endpoint_url": "http://a:1"}, queue="a", region="r"),
+            says(SqsSink, by_login, queue="a", region="r"),
+        ),
     ]
     for one, other in pairs:
         assert one == other

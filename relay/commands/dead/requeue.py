@@ -84,7 +84,10 @@ def requeue(
             else f"requeued {counted(len(requeued), 'message')}"
         )
         if skipped:
-            click.echo(f"{counted(skipped, 'message')} stayed dead: a live message has the same dedupe_key")
+            click.echo(
+                f"{counted(skipped, 'message')} stayed dead: a live message has the same dedupe_key, "
+                "or an open transaction writes one"
+            )
         if outcome:
             click.echo(
                 f"delivered: {outcome.delivered:,}; had arrived before, not sent again: {outcome.arrived_before:,};"

@@ -1,5 +1,5 @@
 -- Messages without a route that have one by now: where they are, page by page.
-select o.ctid::text, o.id
+select o.ctid::text, o.dedupe_key is not null, o.id
   from relay.outbox o
  where o.sink = 'unrouted' and o.shard = 0 and o.run_at is null and o.id > %(after)s
    and exists (select from relay.routes r

@@ -1,5 +1,5 @@
 -- As unrouted_ready, for messages that are not due yet. No index has them by sink, so they are asked for at once.
-select o.ctid::text
+select o.ctid::text, o.dedupe_key is not null
   from relay.outbox o
  where o.sink = 'unrouted' and o.run_at is not null
    and exists (select from relay.routes r
