@@ -7,10 +7,14 @@ relay's view of it: what goes to such a destination is parked without being sent
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from relay.claims.claim import Claim, Finding
 from sinks.base import DELIVERED, Hold, Message, Outcome, Retry, Sink
+
+NEWS_S = 2.0
+"""For so long what a worker has just learnt is newer than what the database may say: it is not settled yet."""
 
 BEHIND = Retry("not sent: an earlier message of its key was not delivered")
 
@@ -28,6 +32,7 @@ class Destinations:
         self._unavailable: dict[str, str] = {}
         self._probed_by_circuit: frozenset[str] = frozenset()
         self._flowing = False
+        self._learnt_at = -NEWS_S
         self.sole: str | None = None
         """The only destination that this sink has; None: messages decide, or nobody knows."""
 
@@ -38,8 +43,9 @@ class Destinations:
     def refresh(self, unavailable: Mapping[str, str], probed_by_circuit: frozenset[str]) -> None:
         """Take over what the database says: reasons by name, and those for which nothing is parked."""
         with self._lock:
-            self._unavailable = dict(unavailable)
             self._probed_by_circuit = probed_by_circuit
+            if time.monotonic() - self._learnt_at >= NEWS_S:
+                self._unavailable = dict(unavailable)
 
     @property
     def blocked(self) -> str | None:
@@ -100,6 +106,8 @@ class Destinations:
                 elif finding.refused:
                     finding.news = name not in known
                     left[name] = finding.reason
+            if left != known:
+                self._learnt_at = time.monotonic()
             self._unavailable = left
 
     def _name(self, message: Message) -> str | None:

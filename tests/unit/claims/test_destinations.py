@@ -95,3 +95,14 @@ def test_a_sink_of_which_nothing_is_delivered_says_why() -> None:
     destinations.findings(claim("c"), [Hold("denied", "c")])
     said.append(destinations.blocked)
     assert said == ["a: missing", None, "c: denied"]
+
+
+def test_what_was_just_learnt_is_not_forgotten_for_an_older_look() -> None:
+    """The database knows it once the claim is settled."""
+    destinations = known()
+    destinations.findings(claim("a"), [Hold("missing", "a")])
+    destinations.findings(claim("b"), [DELIVERED])
+    destinations.refresh({}, frozenset())
+    assert destinations.hold_back(claim("a")).keys() == {0}
+    destinations.findings(claim("a"), [Hold("missing", "a")])
+    assert destinations.blocked is None
