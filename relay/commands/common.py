@@ -77,8 +77,8 @@ def check_sink(database: Database, sink: str) -> None:
 
 
 def print_json(document: Any) -> None:
-    """One JSON document on standard output."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    """One JSON document on standard output, in ASCII: what a writer wrote must not reach a terminal as it is."""
+    click.echo(json.dumps(document, indent=2, default=str))
 
 
 def counted(number: int, noun: str) -> str:

@@ -6,5 +6,5 @@ select pg_catalog.set_config('lock_timeout', '2s', true),
        pg_catalog.set_config('idle_in_transaction_session_timeout', '0', true),
        pg_catalog.set_config('standard_conforming_strings', 'on', true),
        pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true),
-       pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('relay.migrations', 0)),
+       pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('relay.migrations', 1)),
        pg_catalog.set_config('lock_timeout', '200ms', true)

@@ -55,9 +55,10 @@ declare
   v_strict text;
   v_bucket text;
 begin
+  -- Not 0, as for keys (relay.hash_of): a writer must not hold this lock by a key of a strict sink.
   -- Two at once would fail with "tuple concurrently updated". A lock on the tables would come too late: both have
   -- written by then, and would wait for each other.
-  perform pg_advisory_xact_lock(hashtextextended('relay.compile_routes', 0));
+  perform pg_advisory_xact_lock(hashtextextended('relay.compile_routes', 1));
 
   select string_agg(format($if$
     if %s then

@@ -87,7 +87,7 @@ as $$
 declare
   v_table record;
 begin
-  if not pg_try_advisory_xact_lock(hashtextextended('relay.set_identities', 0)) then
+  if not pg_try_advisory_xact_lock(hashtextextended('relay.set_identities', 1)) then
     return null;
   end if;
   select * into v_table from relay.identities i

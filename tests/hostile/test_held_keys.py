@@ -54,3 +54,23 @@ def test_requeue_leaves_out_what_somebody_holds(outbox: Outbox) -> None:
         assert "1 message stayed dead" in done.stdout
         assert outbox.sql("select id from relay.dead") == [(dead[0],)]
         writer.rollback()
+
+
+def test_names_of_sinks_fill_no_status(outbox: Outbox) -> None:
+    """Nor may a key of a strict sink be a lock of ours."""
+    outbox.configure({"main": {}, "strict": {"order": "key", "shards": 2, "strict": True}})
+    outbox.sql(
+        "insert into relay.outbox (kind, payload, sink) select 'x', '1', 's' || n from generate_series(1, 2000) n"
+    )
+    assert len(outbox.run_relay("status", "--json").stdout) < 100_000
+    with psycopg.connect(outbox.url) as writer:
+        for key in ("relay.compile_routes", "relay.migrations", "relay.set_identities"):
+            writer.execute(
+                "insert into relay.outbox (kind, payload, sink, key) values ('x', '1', 'strict', %s)", (key,)
+            )
+        with psycopg.connect(outbox.url, autocommit=True, options="-c lock_timeout=5s") as operator:
+            operator.execute("update relay.routes set kind = kind where false")  # compiles the routes
+            assert operator.execute("select relay.set_identities()").fetchone() == (None,)
+        done = outbox.run_relay("migrate")
+        assert done.returncode == 0, done.stderr
+        writer.rollback()

@@ -20,9 +20,12 @@ with ready as (
            as paused_reason, true as known
     from relay.sinks
   union all
-  select sink, 0, null, false
+  -- Writers may name any sink: what is shown has an end.
+ (select sink, 0, null, false
     from (select sink from ready union select sink from scheduled union select sink from dead) named
    where not exists (select from relay.sinks s where s.name = named.sink)
+   order by sink
+   limit 100)
 )
 select names.name,
        greatest(coalesce(ready.messages, 0) - coalesce(claimed.messages, 0), 0)::bigint,

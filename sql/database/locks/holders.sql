@@ -6,6 +6,6 @@ select l.pid, coalesce(nullif(a.application_name, ''), a.backend_type), coalesce
    and (l.relation in (select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
                         where n.nspname = 'relay')
         or l.locktype = 'advisory' and l.objsubid = 1
-           and l.classid::bigint << 32 | l.objid::bigint = hashtextextended('relay.migrations', 0))
+           and l.classid::bigint << 32 | l.objid::bigint = hashtextextended('relay.migrations', 1))
  group by 1, 2, 3
  order by 1
