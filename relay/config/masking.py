@@ -9,6 +9,7 @@ from typing import Any, Final
 MASK: Final = "***"
 
 _SECRET_NAME: Final = re.compile(r"pass|pwd|secret|token|key(?!_converter)|credential|jaas", re.IGNORECASE)
+_FILE_NAME: Final = re.compile(r"location|file|path|certs?$|bundle")
 # Up to the last @ of the line: a password that was not percent-encoded may hold "@", "/" and spaces itself.
 _USERINFO: Final = re.compile(r"(?<=://)([^\s/?#:@]*):.*@")
 # A URL that was mistyped: it is no less secret.
@@ -36,8 +37,8 @@ def secret_name(name: str) -> bool:
 
 
 def mask_wrong(names: Iterable[str], value: Any) -> Any:
-    """As `mask_value`, for a value that was not understood: a URL's query, and the words of a connection string, may
-    hold a secret under a mistyped name."""
+    """As `mask_value`, for a value that was not understood: a URL's query, the words of a connection string, and the
+    options of a client library may hold a secret under a mistyped name."""
     names = list(names)
     value = mask_value(names, value)
     if isinstance(value, dict):
@@ -46,6 +47,8 @@ def mask_wrong(names: Iterable[str], value: Any) -> Any:
         return [mask_wrong(names, inner) for inner in value]
     if not isinstance(value, str):
         return value
+    if "client" in names and not _FILE_NAME.search(names[-1]):
+        return MASK
     url = bool(names) and names[-1].endswith("url")
     if "://" in value or url:
         value = re.sub(r"\?.+", f"?{MASK}", value, flags=re.DOTALL)

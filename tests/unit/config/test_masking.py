@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from relay.config.masking import mask_url, mask_value, secret_name
+from relay.config.masking import MASK, mask_url, mask_value, mask_wrong, secret_name
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,16 @@ def test_values_at_any_depth() -> None:
         "secret": {"of": ["***"]},
         "key": True,
     }
+
+
+def test_wrong_options_of_a_client_may_be_mistyped_secrets() -> None:
+    """Names, numbers and files are shown: they tell what is wrong."""
+    wrong = {"pasword": "hunter2", "sokket_timeout": 5, "ssl.ca.location": "/etc/ca.pem", "nested": {"pwrd": "hunter2"}}
+    shown = mask_wrong(["sinks", "a", "client"], wrong)
+    assert shown == {
+        "pasword": MASK,
+        "sokket_timeout": 5,
+        "ssl.ca.location": "/etc/ca.pem",
+        "nested": {"pwrd": MASK},
+    }
+    assert mask_wrong(["sinks", "a", "client", "pasword"], "hunter2") == MASK
