@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -156,11 +157,19 @@ def test_ctrl_c(tmp_path: Path) -> None:
     process = subprocess.Popen([*RELAY, "config", "check"], cwd=tmp_path, env=environment(), stderr=subprocess.PIPE)
     writer = _open_once_read(fifo)
     try:
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        errors = _interrupted(process)
     finally:
         os.close(writer)
     assert (process.returncode, errors.decode().strip()) == (130, "Interrupted.")
+
+
+def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
+    """What it wrote. A signal in the moment before it blocks in a read is noticed only with the next one."""
+    for _ in range(6):
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=5)[1]
+    raise TimeoutError("the command cannot be interrupted")
 
 
 def _open_once_read(fifo: Path) -> int:
