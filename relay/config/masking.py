@@ -45,10 +45,10 @@ def mask_wrong(names: Iterable[str], value: Any) -> Any:
         return {key: mask_wrong([*names, str(key)], inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [mask_wrong(names, inner) for inner in value]
+    if "client" in names and not isinstance(value, bool) and not _FILE_NAME.search(names[-1]):
+        return MASK
     if not isinstance(value, str):
         return value
-    if "client" in names and not _FILE_NAME.search(names[-1]):
-        return MASK
     url = bool(names) and names[-1].endswith("url")
     if "://" in value or url:
         value = re.sub(r"\?.+", f"?{MASK}", value, flags=re.DOTALL)

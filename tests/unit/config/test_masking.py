@@ -66,12 +66,19 @@ def test_values_at_any_depth() -> None:
 
 
 def test_wrong_options_of_a_client_may_be_mistyped_secrets() -> None:
-    """Names, numbers and files are shown: they tell what is wrong."""
-    wrong = {"pasword": "hunter2", "sokket_timeout": 5, "ssl.ca.location": "/etc/ca.pem", "nested": {"pwrd": "hunter2"}}
+    """Names, switches and files are shown: they tell what is wrong."""
+    wrong = {
+        "pasword": "hunter2",
+        "pasw": 12345,
+        "keepalive": True,
+        "ssl.ca.location": "/etc/ca.pem",
+        "nested": {"pwrd": "hunter2"},
+    }
     shown = mask_wrong(["sinks", "a", "client"], wrong)
     assert shown == {
         "pasword": MASK,
-        "sokket_timeout": 5,
+        "pasw": MASK,
+        "keepalive": True,
         "ssl.ca.location": "/etc/ca.pem",
         "nested": {"pwrd": MASK},
     }
