@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -49,7 +49,7 @@ class LateRoutes:
         return routed
 
 
-def route_again(database: Database, rows: Iterable[tuple[str, bool]], *, seconds: float) -> int:
+def route_again(database: Database, rows: Sequence[tuple[Any, ...]], *, seconds: float) -> int:
     """Write messages anew that have a route by now; returns how many.
 
     One whose dedupe_key an open transaction writes too stays as it is: whoever waited for that would make others wait.
@@ -58,7 +58,6 @@ def route_again(database: Database, rows: Iterable[tuple[str, bool]], *, seconds
         rows: place of each message, and whether it has a dedupe_key.
         seconds: how long the search for those may take.
     """
-    rows = list(rows)
     # Those without dedupe_key first: whoever holds others' keys must not hold these up.
     parts = [[place for place, deduped in rows if deduped is with_key] for with_key in (False, True)]
     return sum(count for part in parts for count in in_pieces(database, _write_anew, part, seconds=seconds))

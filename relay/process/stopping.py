@@ -48,9 +48,6 @@ class Stopping:
     def is_set(self) -> bool:
         return self._graceful.is_set()
 
-    def is_at_once(self) -> bool:
-        return self._at_once.is_set()
-
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for the graceful stop; True where it came."""
         return self._graceful.wait(seconds)

@@ -152,7 +152,7 @@ def test_a_killed_worker_loses_no_job(outbox: Outbox, executor: str) -> None:
         os.kill(relay.pid, signal.SIGKILL)  # it alone: its children have to notice by themselves
         (outbox.folder / "go").touch()
         children = {note["pid"] for note in notes(outbox.folder, "begun")} - {relay.pid}
-        wait_until(lambda: not any(map(_runs, children)), what="its children being gone")
+        wait_until(lambda: not any(map(runs, children)), what="its children being gone")
     before = Counter(ids(outbox, "done"))
     with outbox.relay():
         outbox.wait_until_empty()
@@ -160,7 +160,7 @@ def test_a_killed_worker_loses_no_job(outbox: Outbox, executor: str) -> None:
     assert Counter(ids(outbox, "done")) - before == dict.fromkeys(caught, 1)
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except FileNotFoundError:
@@ -265,7 +265,7 @@ def test_a_job_longer_than_the_grace_is_given_back(outbox: Outbox, executor: str
         children = {note["pid"] for note in notes(outbox.folder)} - {relay.pid}
         relay.signal(signal.SIGTERM)
         assert relay.exit_code(timeout=6) == 0
-        wait_until(lambda: not any(map(_runs, children)), what="its children being gone")
+        wait_until(lambda: not any(map(runs, children)), what="its children being gone")
     assert outbox.sql("select id, attempts, claim_token from relay.outbox") == [(long, 0, None)]
 
 

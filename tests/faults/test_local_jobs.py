@@ -12,18 +12,10 @@ from collections import Counter
 
 import pytest
 
-from tests.e2e.test_local import both_executors, configure, dead, ids, job, wait_for
+from tests.e2e.test_local import both_executors, configure, dead, ids, job, runs, wait_for
 from tests.harness.outbox import Outbox
 from tests.local_handlers import notes
 from tests.servers.base import wait_until
-
-
-def lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status") as status:
-            return "\nState:\tZ" not in status.read()
-    except FileNotFoundError:
-        return False
 
 
 def programs(outbox: Outbox) -> list[int]:
@@ -50,7 +42,7 @@ def test_reason_that_is_an_object_fails_its_own_message(outbox: Outbox, executor
         unfinished: (2, dead(outbox)[unfinished][1]),
     }
     assert dead(outbox)[unfinished][1].startswith("Unfinished at ")
-    assert not any(lives(note["pid"]) for note in notes(outbox.folder))
+    assert not any(runs(note["pid"]) for note in notes(outbox.folder))
 
 
 @both_executors
@@ -80,7 +72,7 @@ def test_time_out_ends_the_programs_of_a_job(outbox: Outbox) -> None:
     with outbox.relay():
         outbox.wait_until_empty()
         assert len(programs(outbox)) == 2
-        wait_until(lambda: not any(map(lives, programs(outbox))), what="the programs being gone")
+        wait_until(lambda: not any(map(runs, programs(outbox))), what="the programs being gone")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -91,7 +83,7 @@ def test_programs_of_a_job_end_with_the_relay(outbox: Outbox, number: signal.Sig
         wait_for(outbox, "begun")
         wait_until(lambda: bool(programs(outbox)), what="the program")
         os.kill(relay.pid, number)
-        wait_until(lambda: not any(map(lives, programs(outbox))), what="the program being gone")
+        wait_until(lambda: not any(map(runs, programs(outbox))), what="the program being gone")
 
 
 def test_folder_of_the_application_called_sinks_is_not_ours(outbox: Outbox) -> None:
